@@ -41,6 +41,25 @@ struct Statistics {
     return list
   }
 
+  @Test func changesInOneStep() async throws {
+    let contacts = LocalRepository<Contact>.inMemory()
+    let id = 1
+    try await contacts.update(id) { contact in
+      var contact = contact ?? Contact(id: id, name: "")
+      contact.name += "!"
+      return contact  // nil deletes it
+    }
+    try await contacts.write { batch in
+      guard let contact = try batch.find(by: id) else { return }
+      try batch.save(Contact(id: contact.id + 1, name: contact.name))
+      batch.delete(id)
+    }
+    #expect(try await contacts.loadAll().map(\.id) == [2])
+    if try await contacts.contains(id + 1) { try await contacts.deleteAll() }  // in one atomic commit
+    #expect(try await contacts.count() == 0)
+    try await contacts.close()
+  }
+
   @Test func userDefaults() async throws {
     let statistics = Statistics()
     statistics.$launchCount.withLock { $0 += 1 }

@@ -1,3 +1,4 @@
+import Foundation
 import Moraine
 import SystemPackage
 import Testing
@@ -29,6 +30,41 @@ import Testing
       try batch.set(bytes, forKey: "last-user")
     }
     #expect(try await users.value(forKey: "ada") == bytes)
+  }
+
+  @Test func data() async throws {
+    let store = Store.inMemory()
+    try await store.set(Data("<svg/>".utf8), forKey: "icon")
+    let icon = try await store.data(forKey: "icon")  // Data?
+    let key = Key(UUID())  // 16 bytes; UUIDs of version 7 are in the order of their time
+    #expect(icon?.count == 6 && key.bytes.count == 16)
+  }
+
+  @Test func errorsOfABody() async throws {
+    let store = Store.inMemory()
+    do throws(StoreError) {
+      try await store.write { (batch) throws(StoreError) in try batch.set([1], forKey: "a") }
+    } catch {
+      print(error.code)  // no cast
+    }
+    #expect(try await store.value(forKey: "a") == [1])
+  }
+
+  @Test func largeValues() async throws {
+    let store = Store.inMemory()
+    let upload = AsyncStream<[UInt8]> { continuation in
+      for _ in 0..<5 { continuation.yield(Array(repeating: 7, count: 100_000)) }
+      continuation.finish()
+    }
+    var sent = 0
+    func send(_ piece: [UInt8]) { sent += piece.count }
+    let films = try store.largeValues(named: "films")
+    try await films.set(upload, forKey: "one")  // an AsyncSequence of [UInt8], Data, ...
+    if let film = try await films.value(forKey: "one") {
+      print(film.length)
+      for try await piece in film { send(piece) }
+    }
+    #expect(sent == 500_000)
   }
 
   @Test func orderedKeyspaces() async throws {
