@@ -1,5 +1,6 @@
 import Moraine
 import ServerTesting
+import Subprocess
 import Synchronization
 import Testing
 
@@ -8,10 +9,22 @@ import Testing
   private let folder: TemporaryFolder
   private var path: String { folder.url.appendingPathComponent("store").path }
 
+  private let server = ServerProcess("SessionServer")
+
   init() throws { folder = try TemporaryFolder() }
 
+  /// Serves on a free port, and calls the body with a client.
+  private func serve(
+    endingWith signal: Signal,
+    _ body: @Sendable (Client, @escaping @Sendable () throws -> Void) async throws -> Void
+  ) async throws -> Int32 {
+    try await server.serve([path, "0"], endingWith: signal) { address, end async throws in
+      try await Client.with(address) { client in try await body(client, end) }
+    }
+  }
+
   @Test func theServerClosesItsStoreOnSIGTERM() async throws {
-    let code = try await ServerProcess.serve(path, endingWith: .terminate) {
+    let code = try await serve(endingWith: .terminate) {
       client, _ async throws in
       #expect(try await client.register("ada") == 201)
     }
@@ -41,7 +54,7 @@ import Testing
   @Test func aKilledServerHasLostNothingThatItAnswered() async throws {
     let registered = Registered()
     for run in 0..<3 {
-      let code = try await ServerProcess.serve(path, endingWith: .kill) {
+      let code = try await serve(endingWith: .kill) {
         client, kill async throws in
         for name in registered.names {
           #expect(try await client.register(name) == 409, "\(name) is lost")
@@ -66,7 +79,7 @@ import Testing
     }
     let names = registered.names
     #expect(names.count >= 300)
-    let code = try await ServerProcess.serve(path, endingWith: .terminate) {
+    let code = try await serve(endingWith: .terminate) {
       client, _ async throws in
       for name in names { #expect(try await client.register(name) == 409, "\(name) is lost") }
     }
@@ -75,14 +88,14 @@ import Testing
 
   @Test func misuseIsAnswered() async throws {
     for arguments in [["a", "port"], ["a", "0", "-1"], ["a", "0", "1", "2"]] {
-      let outcome = try await ServerProcess.run(arguments)
+      let outcome = try await server.run(arguments)
       #expect(outcome.code == 2 && outcome.errors.hasPrefix("usage: "), "\(arguments)")
     }
     // A second server may not use the store of the first one.
-    let code = try await ServerProcess.serve(path, endingWith: .terminate) {
+    let code = try await serve(endingWith: .terminate) {
       client, _ async throws in
       #expect(try await client.register("ada") == 201)
-      let second = try await ServerProcess.run([path, "0"])
+      let second = try await server.run([path, "0"])
       #expect(second.code == 1 && second.errors.contains("locked"), "\(second)")
       #expect(try await client.register("ada") == 409)
     }

@@ -3,41 +3,47 @@ import Subprocess
 import Synchronization
 import SystemPackage
 
-/// The built session server, started as a user starts it.
-enum ServerProcess {
+/// A built server, started as a user starts it.
+public struct ServerProcess: Sendable {
+  private let program: String
+
+  /// - Parameter program: the name of the program.
+  public init(_ program: String) { self.program = program }
+
   /// Returns the path of the program, which is next to the test bundle.
-  private static func path() throws -> FilePath {
+  private func path() throws -> FilePath {
     let bundles = Bundle.allBundles.map(\.bundlePath).filter { $0.hasSuffix(".xctest") }
     let places = (bundles + CommandLine.arguments).map {
-      FilePath($0).removingLastComponent().appending("SessionServer")
+      FilePath($0).removingLastComponent().appending(program)
     }
     guard
       let path = places.first(where: { FileManager.default.isExecutableFile(atPath: $0.string) })
-    else { throw Failure(text: "there is no SessionServer in \(places)") }
+    else { throw Failure(text: "there is no \(program) in \(places)") }
     return path
   }
 
   /// Runs the program with arguments that it refuses or that let it end by itself.
   ///
   /// - Returns: its exit code, which is -1 for a signal, and its errors.
-  static func run(_ arguments: [String]) async throws -> (code: Int32, errors: String) {
+  public func run(_ arguments: [String]) async throws -> (code: Int32, errors: String) {
     let result = try await Subprocess.run(
       .path(try path()), arguments: Arguments(arguments), input: .none, output: .discarded,
       error: .string(limit: 1 << 20))
     return (code(result.terminationStatus), result.standardError)
   }
 
-  /// Starts the server on a free port, calls the body with a client, and ends the server with a
-  /// signal.
+  /// Starts the server, calls the body with its address, and ends the server with a signal.
   ///
-  /// - Parameter body: also receives a function that sends the signal earlier.
+  /// - Parameters:
+  ///   - arguments: the arguments. They let the server use a free port.
+  ///   - body: also receives a function that sends the signal earlier.
   /// - Returns: the exit code, which is -1 for a signal.
-  static func serve(
-    _ directory: String, endingWith signal: Signal,
-    _ body: @Sendable (Client, @escaping @Sendable () throws -> Void) async throws -> Void
+  public func serve(
+    _ arguments: [String], endingWith signal: Signal,
+    _ body: @Sendable (String, @escaping @Sendable () throws -> Void) async throws -> Void
   ) async throws -> Int32 {
     let result = try await Subprocess.run(
-      .path(try path()), arguments: [directory, "0"],
+      .path(try path()), arguments: Arguments(arguments),
       environment: .inherit.updating(["SWIFT_BACKTRACE": "enable=no"]),
       input: .none, output: .sequence, error: .discarded
     ) { execution in
@@ -53,11 +59,7 @@ enum ServerProcess {
         }
         if isFirst { try execution.send(signal: signal) }
       }
-      do {
-        try await Client.with(address.trimmingCharacters(in: .newlines)) { client in
-          try await body(client, end)
-        }
-      } catch {
+      do { try await body(address.trimmingCharacters(in: .newlines), end) } catch {
         try end()
         throw error
       }
@@ -66,7 +68,7 @@ enum ServerProcess {
     return code(result.terminationStatus)
   }
 
-  private static func code(_ status: TerminationStatus) -> Int32 {
+  private func code(_ status: TerminationStatus) -> Int32 {
     if case .exited(let code) = status { code } else { -1 }
   }
 
