@@ -12,6 +12,22 @@ let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-
 let subprocess: Target.Dependency = .product(
   name: "Subprocess", package: "swift-subprocess", condition: .when(traits: ["Command"]))
 
+// `liblz4` is the only system library of the project, and exists on these platforms. Elsewhere, and
+// with the trait PortableLZ4, the LZ4 in MoraineFormat/Compression/Portable takes its place: then no
+// file imports CLZ4, and nothing is linked. (A dependency cannot depend on the absence of a trait.)
+let lz4Platforms: [Platform] = [.linux, .macOS]
+let lz4Settings = settings + [.define("LIBLZ4", .when(platforms: lz4Platforms))]
+let lz4: Target.Dependency = .target(name: "CLZ4", condition: .when(platforms: lz4Platforms))
+
+#if os(macOS)
+  // Homebrew's folder is not where the compiler looks.
+  let lz4Package: String? = "liblz4"
+#else
+  // Its flags would link the library with the trait, too. The module map links it when a file
+  // imports the module.
+  let lz4Package: String? = nil
+#endif
+
 let package = Package(
   name: "Moraine",
   platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -38,6 +54,7 @@ let package = Package(
     .trait(
       name: "S3", description: "Archives in buckets of servers that speak S3.",
       enabledTraits: ["Command"]),
+    .trait(name: "PortableLZ4", description: "LZ4 in Swift instead of the library liblz4."),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
@@ -53,10 +70,9 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.81.0"),
   ],
   targets: [
-    // The only system library of the project.
     .systemLibrary(
       name: "CLZ4",
-      pkgConfig: "liblz4",
+      pkgConfig: lz4Package,
       providers: [.apt(["liblz4-dev"]), .brew(["lz4"])]
     ),
     // Calls that Swift cannot make: processor instructions, variadic and platform system calls.
@@ -64,8 +80,8 @@ let package = Package(
     // Bytes <-> records. No I/O.
     .target(
       name: "MoraineFormat",
-      dependencies: ["CLZ4", "CMoraineShims"],
-      swiftSettings: settings
+      dependencies: [lz4, "CMoraineShims"],
+      swiftSettings: lz4Settings
     ),
     // The only module that touches the operating system.
     .target(
@@ -181,7 +197,7 @@ let package = Package(
       name: "MoraineFuzzing",
       dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
       path: "Tests/Fuzzing/Bodies",
-      swiftSettings: settings
+      swiftSettings: lz4Settings
     ),
     .testTarget(
       name: "MoraineFuzzingTests",
@@ -190,8 +206,8 @@ let package = Package(
     ),
     .testTarget(
       name: "MoraineFormatTests",
-      dependencies: ["MoraineFormat", "CLZ4", "CMoraineShims"],
-      swiftSettings: settings
+      dependencies: ["MoraineFormat", lz4, "CMoraineShims"],
+      swiftSettings: lz4Settings
     ),
     // Empty without the trait. A server in the process answers the requests.
     .testTarget(

@@ -99,6 +99,36 @@ import Testing
     }
   }
 
+  /// With the trait PortableLZ4, and where no `liblz4` exists, no file imports the library.
+  @Test func oneFolderImportsTheLibraryOfLZ4() throws {
+    let files = try Source.modules().flatMap { try Source.files(in: $0) }
+    let users = files.filter { $0.imports.contains("CLZ4") }
+    #expect(users.count == 3)
+    for file in users {
+      #expect(file.path.hasPrefix("MoraineFormat/Compression/System/"), "\(file.path)")
+      let text = file.lines.filter { !$0.isEmpty }
+      #expect(
+        text.first == "#if LIBLZ4 && !PortableLZ4" && text.last == "#endif", "\(file.path)")
+      #expect(text.count { $0.hasPrefix("#") } == 2, "\(file.path)")
+    }
+  }
+
+  /// The LZ4 in Swift reads blocks and values through spans that check the bounds.
+  @Test func lz4InSwiftReadsThroughCheckedSpans() throws {
+    let files = try Source.files(in: "MoraineFormat").filter {
+      $0.path.hasPrefix("MoraineFormat/Compression/Portable/")
+    }
+    #expect(files.count == 6)
+    for file in files {
+      let words = [
+        "nchecked", "UnsafeRawPointer", "UnsafePointer", "_unsafe", ".load(", "unsafeBitCast",
+      ]
+      for word in words where file.code.contains(word) {
+        Issue.record("\(file.path) says \(word)")
+      }
+    }
+  }
+
   @Test func everyModuleHasARule() throws {
     let swiftModules = try Source.modules().filter { try !Source.files(in: $0).isEmpty }
     #expect(Set(swiftModules) == Set(Self.allowed.keys))

@@ -4,7 +4,7 @@ from planting import Mutant, engine, format_module
 
 MUTANTS = [
     Mutant("long-values-lack-room-to-compress", "a value is compressed if that saves an eighth",
-           (format_module("Compression/Compressor.swift",
+           (format_module("Compression/System/SystemCompressor.swift",
                           "LZ4_compressBound(Int32(count))) : most",
                           "LZ4_compressBound(Int32(count))) : ON ? most &- 16 : most"),),
            "CompressionTests.longValueMayTakeSevenEighths"),

@@ -1,7 +1,7 @@
 /// A measurement of the bytes that a dictionary saves, on samples that it was not made from.
 struct DictionaryTrial {
-  /// The lengths that are tried. LZ4 hashes every third place of a dictionary and remembers 4096
-  /// places, so the bytes far from its end help less and less.
+  /// The lengths that are tried. Both implementations of LZ4 hash every third place of a dictionary
+  /// and remember a limited number of them, so the bytes far from its end help less and less.
   static let lengthsBytes = [4096, 8192, 16_384, 32_768, 65_536]
   /// A longer dictionary must save this share more of the stored bytes: it costs memory, and cache
   /// when values are read.
