@@ -1,5 +1,5 @@
-/// An LZ4 compressor for one value at a time, in Swift. It keeps its state and scratch space between
-/// calls. One thread at a time.
+/// An LZ4 compressor for one value at a time, in Swift. It keeps its state and scratch space
+/// between calls. One thread at a time.
 package struct PortableCompressor: ~Copyable {
   private var encoder = BlockEncoder()
   private var scratch = CompressionScratch()

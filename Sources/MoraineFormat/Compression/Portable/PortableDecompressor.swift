@@ -1,5 +1,6 @@
 /// A decompressor of LZ4 blocks, in Swift. Like `liblz4` it refuses blocks that break the rules for
-/// the end of a block. Unlike `liblz4` it refuses an offset of zero, which the format calls invalid.
+/// the end of a block. Unlike `liblz4` it refuses an offset of zero, which the format calls
+/// invalid.
 package enum PortableDecompressor {
   /// Decompresses one LZ4 block into exactly `target`. Returns false when `stored` is not such a
   /// block, or has another length.

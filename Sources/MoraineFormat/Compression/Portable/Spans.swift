@@ -1,6 +1,6 @@
-// Loads, stores and copies of the LZ4 code in Swift. Every access checks the bounds of its span. The
-// name of the standard library's loads begins with "unsafe" because some types do not allow every
-// bit pattern: integers do.
+// Loads, stores and copies of the LZ4 code in Swift. Every access checks the bounds of its span.
+// The name of the standard library's loads begins with "unsafe" because some types do not allow
+// every bit pattern: integers do.
 
 extension RawSpan {
   @inline(__always)

@@ -10,7 +10,8 @@
     private let stream: UnsafeMutablePointer<LZ4_stream_t>
     private var scratch: CompressionScratch
 
-    /// The shortest value that is compressed. LZ4's end rules leave nothing to save in shorter ones.
+    /// The shortest value that is compressed. LZ4's end rules leave nothing to save in shorter
+    /// ones.
     package static var shortestLengthBytes: Int { CompressionRules.shortestLengthBytes }
 
     package init() {
@@ -21,8 +22,8 @@
 
     deinit { LZ4_freeStream(stream) }
 
-    /// Returns the compressed bytes, valid until the next call, or nil when compression does not save
-    /// at least an eighth.
+    /// Returns the compressed bytes, valid until the next call, or nil when compression does not
+    /// save at least an eighth.
     ///
     /// - Complexity: O(value).
     package mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
@@ -65,8 +66,8 @@
     private static var longBytes: Int { 64 << 10 }
 
     /// Returns the room that LZ4 gets. A call that runs out of room leaves a state that must be
-    /// cleared, so short values have room for the worst case. A long value without repetitions is not
-    /// copied only to find that it did not become shorter.
+    /// cleared, so short values have room for the worst case. A long value without repetitions is
+    /// not copied only to find that it did not become shorter.
     private static func room(for count: Int, most: Int) -> Int {
       count < longBytes ? Int(LZ4_compressBound(Int32(count))) : most
     }

@@ -1,8 +1,8 @@
 #if LIBLZ4 && !PortableLZ4
   import CLZ4
 
-  /// An LZ4 compressor with a dictionary, of `liblz4`. It compresses every value as if the dictionary
-  /// stood before it, and no value refers to another.
+  /// An LZ4 compressor with a dictionary, of `liblz4`. It compresses every value as if the
+  /// dictionary stood before it, and no value refers to another.
   ///
   /// `LZ4_loadDict` hashes the whole dictionary, which takes longer than compressing a small value.
   /// It is called once. Each value begins with a copy of the 16 KiB of state that it left: `lz4.h`
@@ -37,8 +37,8 @@
       dictionary.deallocate()
     }
 
-    /// Returns the compressed bytes, valid until the next call, or nil when compression does not save
-    /// at least an eighth.
+    /// Returns the compressed bytes, valid until the next call, or nil when compression does not
+    /// save at least an eighth.
     ///
     /// - Complexity: O(value), and 16 KiB to copy.
     package mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {

@@ -1,7 +1,7 @@
 #if LIBLZ4 && !PortableLZ4
-  /// A decompressor for many values of one dictionary, of `liblz4`. It keeps the dictionary directly
-  /// before its output: `LZ4_decompress_safe_usingDict` then copies within one piece of memory, and
-  /// takes about half as long. One thread at a time.
+  /// A decompressor for many values of one dictionary, of `liblz4`. It keeps the dictionary
+  /// directly before its output: `LZ4_decompress_safe_usingDict` then copies within one piece of
+  /// memory, and takes about half as long. One thread at a time.
   package struct SystemDictionaryDecompressor: ~Copyable {
     private var memory: DictionaryMemory
 
