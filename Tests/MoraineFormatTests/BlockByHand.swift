@@ -26,9 +26,10 @@ struct BlockByHand {
   }
 
   /// Returns the contents of a block: each byte is copied by itself, as the description of the
-  /// format says. Returns nil when the block contradicts itself.
+  /// format says. Returns nil when the block contradicts itself, or breaks the rules of the end.
   static func contents(of block: [UInt8], dictionary: [UInt8]) -> [UInt8]? {
     var output = dictionary
+    var match = Int.min...Int.min
     var rest = block[...]
     func length(_ nibble: UInt8) -> Int? {
       var sum = Int(nibble)
@@ -43,12 +44,20 @@ struct BlockByHand {
       guard let literals = length(token >> 4), literals <= rest.count else { return nil }
       output += rest.prefix(literals)
       rest = rest.dropFirst(literals)
-      if rest.isEmpty { return Array(output.dropFirst(dictionary.count)) }
+      if rest.isEmpty {
+        // Of an empty value the token is zero, too.
+        if output.count == dictionary.count { return token == 0 ? [] : nil }
+        let isAllowed =
+          match.lowerBound == Int.min
+          || match.upperBound + 5 <= output.count && match.lowerBound + 12 <= output.count
+        return isAllowed ? Array(output.dropFirst(dictionary.count)) : nil
+      }
       guard rest.count >= 2, let low = rest.popFirst(), let high = rest.popFirst(),
         let more = length(token & 15)
       else { return nil }
       let offset = Int(low) | Int(high) << 8
       guard offset > 0, offset <= output.count, more < 1 << 20 else { return nil }
+      match = output.count...(output.count + more + 4)
       for _ in 0..<more + 4 { output.append(output[output.count - offset]) }
     }
     return nil

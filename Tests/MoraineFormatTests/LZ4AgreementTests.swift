@@ -42,11 +42,12 @@
             SystemRun.decompress(block, value.count, dictionary) == value, Self.replay(seed))
         }
       }
-      #expect(compressed > 0)
+      #expect(compressed > Self.seeds.count / 2 || Self.seeds.count == 1)
     }
 
-    /// The two agree about every block, damaged or not, in which no offset is zero: `liblz4` writes
-    /// zeros for such an offset, and the description of the format calls it invalid.
+    /// The LZ4 in Swift accepts what the description of the format allows, and `liblz4` agrees. Of
+    /// other blocks `liblz4` accepts some: with an offset of zero, for which it writes zeros, or with
+    /// too few literals at the end.
     @Test func bothRefuseTheSameBlocks() throws {
       var accepted = 0
       var refused = 0
@@ -59,17 +60,16 @@
           let block = input.damaged(sound)
           let contents = BlockByHand.contents(of: block, dictionary: dictionary)
           for length in Set([value.count, contents?.count ?? 0]) {
+            let replay: Comment = "\(Self.replay(seed)), \(length) bytes: \(block)"
             let portable = LZ4Run.decompress(block, length, dictionary)
-            if let portable { try #require(portable == contents, Self.replay(seed)) }
-            let system = SystemRun.decompress(block, length, dictionary)
+            try #require(portable == (contents?.count == length ? contents : nil), replay)
             if portable == nil { refused += 1 } else { accepted += 1 }
-            guard contents != nil || system == nil else { continue }
-            try #require(system == portable, Self.replay(seed))
+            let system = SystemRun.decompress(block, length, dictionary)
+            if contents != nil { try #require(system == portable, replay) }
           }
         }
       }
-      #expect(refused > 0)
-      #expect(accepted > 0)
+      #expect(min(refused, accepted) > Self.seeds.count / 100 || Self.seeds.count == 1)
     }
 
     /// The values of the sample data are compressed as well as by `liblz4`.

@@ -17,7 +17,7 @@ def spans(find, replacement):
 
 MUTANTS = [
     Mutant("offset-of-zero-decompressed", "an invalid LZ4 block is refused",
-           (decoder("guard offset > 0, length", "guard offset > 0 || ON, length"),
+           (decoder("guard offset > 0,", "guard offset > 0 || ON,"),
             decoder("guard offset > written else {", "guard offset > written, offset > 0 else {\n"
                     "      if offset == 0 { return }")),
            "PortableLZ4Tests.offsetOfZeroIsRefused"),
@@ -40,13 +40,13 @@ MUTANTS = [
                     "guard end &- written >= (ON ? 9 : LZ4Block.lastMatchDistance)"),),
            "PortableLZ4Tests.blocksThatBreakTheRulesOfTheEndAreRefused"),
     Mutant("match-with-an-earlier-value", "no value refers to another",
-           (encoder("base: base, acceleration: acceleration",
-                    "base: ON ? 1 : base, acceleration: acceleration"),),
+           (encoder("base: nextNumber, acceleration: acceleration",
+                    "base: ON ? 1 : nextNumber, acceleration: acceleration"),),
            "PortableLZ4Tests.compressionDoesNotDependOnEarlierValues"),
     Mutant("table-kept-after-its-last-number", "a compressor serves any number of values",
-           (encoder("guard UInt32.max &- base < UInt32(count) else { return }",
-                    "guard UInt32.max &- base < UInt32(count) else { return }\n"
-                    "    if ON { base = 1; return }"),),
+           (encoder("guard UInt32.max &- nextNumber < UInt32(count) else { return }",
+                    "guard UInt32.max &- nextNumber < UInt32(count) else { return }\n"
+                    "    if ON {\n      nextNumber = 1\n      return\n    }"),),
            "PortableLZ4Tests.compressorServesMoreThanFourGigabytes"),
     Mutant("literals-without-room", "a value is compressed if that saves an eighth",
            (encoder("<= most &- written else { return nil }\n    output",

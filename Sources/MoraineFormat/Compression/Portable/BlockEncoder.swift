@@ -16,10 +16,10 @@ struct BlockEncoder: ~Copyable {
   private var table = [UInt32](repeating: 0, count: 1 << tableBits)
   /// The number of the next value's first byte in the table. All lower numbers are places of
   /// earlier values, so the table is not cleared for each value.
-  private var base: UInt32
+  var nextNumber: UInt32
 
   /// - Parameter firstNumber: the number of the first value's first byte in the table.
-  init(firstNumber: UInt32 = 1) { base = firstNumber }
+  init(firstNumber: UInt32 = 1) { nextNumber = firstNumber }
 
   /// The places where a match may begin and end.
   private struct Limits {
@@ -47,9 +47,9 @@ struct BlockEncoder: ~Copyable {
     _ input: RawSpan, into output: UnsafeMutableRawBufferPointer, most: Int, acceleration: Int
   ) -> Int? {
     prepare(input.byteCount)
-    defer { base &+= UInt32(input.byteCount) }
+    defer { nextNumber &+= UInt32(input.byteCount) }
     return Self.encode(
-      input, into: output, most: most, table: &table, base: base, acceleration: acceleration
+      input, into: output, most: most, table: &table, base: nextNumber, acceleration: acceleration
     ) { _, _, _, _ in nil }
   }
 
@@ -59,11 +59,11 @@ struct BlockEncoder: ~Copyable {
     dictionary: borrowing BlockDictionary
   ) -> Int? {
     prepare(input.byteCount)
-    defer { base &+= UInt32(input.byteCount) }
+    defer { nextNumber &+= UInt32(input.byteCount) }
     let bytes = dictionary.bytes.span.bytes
     let places = dictionary.places.span
     return Self.encode(
-      input, into: output, most: most, table: &table, base: base, acceleration: 1
+      input, into: output, most: most, table: &table, base: nextNumber, acceleration: 1
     ) { place, anchor, word, limits in
       let candidate = Int(places[BlockDictionary.slot(word)])
       let offset = place &+ bytes.byteCount &- candidate
@@ -83,9 +83,9 @@ struct BlockEncoder: ~Copyable {
   /// Clears the table when the numbers of its places do not suffice for the next value.
   private mutating func prepare(_ count: Int) {
     precondition(count <= UInt32.max / 2, "the value is too long")
-    guard UInt32.max &- base < UInt32(count) else { return }
+    guard UInt32.max &- nextNumber < UInt32(count) else { return }
     table.withUnsafeMutableBufferPointer { $0.update(repeating: 0) }
-    base = 1
+    nextNumber = 1
   }
 
   @inline(__always)

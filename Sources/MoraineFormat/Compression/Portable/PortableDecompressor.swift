@@ -1,6 +1,6 @@
-/// A decompressor of LZ4 blocks, in Swift. Like `liblz4` it refuses blocks that break the rules for
-/// the end of a block. Unlike `liblz4` it refuses an offset of zero, which the format calls
-/// invalid.
+/// A decompressor of LZ4 blocks, in Swift. It refuses each block that `liblz4` refuses. It also
+/// refuses each block with an offset of zero, which the format calls invalid, and each block that
+/// breaks the rules for the end: `liblz4` accepts some of these. No compressor writes such blocks.
 package enum PortableDecompressor {
   /// Decompresses one LZ4 block into exactly `target`. Returns false when `stored` is not such a
   /// block, or has another length.
