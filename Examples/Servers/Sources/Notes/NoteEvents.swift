@@ -12,8 +12,8 @@ struct NoteEvents: Sendable {
   /// The time between two looks at the session, while no note changes. Each look sends a comment,
   /// which fails when the client is gone.
   let heartbeat: Duration
-  /// The log receives the errors of notes that cannot be read, and that the events therefore lack.
-  let logger: Logger
+  /// Receives the error of a note that cannot be read, and that the events therefore lack.
+  let onFailure: @Sendable (StoreError) -> Void
   /// Whether the session of the client has not ended.
   let isSessionCurrent: @Sendable () async throws -> Bool
 
@@ -24,8 +24,8 @@ struct NoteEvents: Sendable {
   }
 
   private func write(to writer: inout any ResponseBodyWriter) async throws {
-    let updates = query.updates.map { [logger] update in
-      if let failure = update.failure { logger.error("\(failure)") }
+    let updates = query.updates.map { update in
+      if let failure = update.failure { onFailure(failure) }
       return Optional(Array(update.models))
     }
     let beats = AsyncTimerSequence.repeating(every: heartbeat).map { _ in [Note]?.none }

@@ -87,9 +87,11 @@ public struct NotesRoutes: Sendable {
 
   private func events(_ request: Request, _ context: BasicRequestContext) async throws -> Response {
     let query = try await query(request)
-    return NoteEvents(query: query, heartbeat: heartbeat, logger: context.logger) { [sessions] in
-      try await sessions.isCurrent(request)
-    }.response
+    return NoteEvents(
+      query: query, heartbeat: heartbeat,
+      onFailure: { [logger = context.logger] error in logger.error("\(error)") },
+      isSessionCurrent: { [sessions] in try await sessions.isCurrent(request) }
+    ).response
   }
 
   private func add(
