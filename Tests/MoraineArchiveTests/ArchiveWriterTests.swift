@@ -257,6 +257,30 @@ import Testing
     try await store.close()
   }
 
+  /// A writer dies after its last commit. Its store fills the segment, goes on in the next one, and
+  /// compaction replaces some of the first segments before another writer attaches.
+  @Test(arguments: 1...4)
+  func endOfAReplacedSegmentIsNotLeftOut(replaced count: Int) async throws {
+    let bench = ArchiveBench()
+    var store = try bench.store()
+    var writer = try await bench.attach(store)
+    let value = [UInt8](repeating: 7, count: 200)
+    for number in 0..<30 { try await store.set(value, forKey: Key("shipped \(number)")) }
+    try await writer.flush()
+    await writer.abandon()
+    for number in 0..<20 { try await store.set(value, forKey: Key("later \(number)")) }
+    try await store.close()
+    store = try bench.store()
+    try await store.compact(segments: 0..<count)
+    writer = try await bench.attach(store)
+    try await store.set(value, forKey: "last")
+    let flushed = try await writer.flush()
+    let restored = try await bench.restored(to: "restored")
+    #expect(try await restored.state == store.contents() && restored.sequence == flushed)
+    try await writer.detach()
+    try await store.close()
+  }
+
   /// A bad page of the log is not passed on.
   @Test func damagedLogIsNotShipped() async throws {
     let bench = ArchiveBench()

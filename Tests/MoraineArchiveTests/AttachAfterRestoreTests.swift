@@ -47,6 +47,40 @@ import Testing
     try await next.close()
   }
 
+  /// The earlier writer compacts its store after it was restored on another machine. Its next
+  /// checkpoint, of the state that was restored, arrives before the other machine attaches, or even
+  /// after that.
+  @Test(arguments: [false, true])
+  func checkpointOfTheEarlierWriterDoesNotUseSegmentsOfTheNextOne(isLate: Bool) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    var random = SeededGenerator(seed: 1)
+    try await store.change(300, using: &random)
+    let writer = try await bench.attach(store)
+    try await writer.checkpoint()
+    try await store.change(10, using: &random)
+    try await writer.flush()
+    _ = try await bench.restored(to: "next")
+    try await store.compact()
+    let before = Set(bench.objects.objects.keys)
+    try await writer.checkpoint()
+    await writer.abandon()
+    try await store.close()
+    let late = bench.objects.objects.filter { name, _ in
+      name.text.contains("/chk/") && !before.contains(name)
+    }
+    #expect(late.count == 1)
+    if isLate { for name in late.keys { bench.objects[name] = nil } }
+    let next = try bench.store("next")
+    let second = try await bench.attach(next)
+    if isLate { for (name, bytes) in late { bench.objects[name] = bytes } }
+    try await next.change(300, using: &random)
+    try await second.flush()
+    #expect(try await bench.restored(to: "restored").state == next.contents())
+    try await second.detach()
+    try await next.close()
+  }
+
   /// The archive goes on while it is restored in the place of an old copy.
   @Test func adoptedStoreDoesNotTakeBackWhatWasArchivedSince() async throws {
     var bench = ArchiveBench()

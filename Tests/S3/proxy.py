@@ -240,7 +240,7 @@ class Link:
         self.changed = asyncio.Event()
         self.free_at = dict.fromkeys(DIRECTIONS, 0)
         self.fillers = []
-        self.accepting = None
+        self.is_accepting = False
         self.tasks = set()
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
@@ -294,33 +294,40 @@ class Link:
     # New connections
 
     def accept(self):
-        if self.accepting:
+        if self.is_accepting:
             return
         self.socket.listen(128)
         names = {filler.getsockname() for filler in self.fillers}
         for filler in self.fillers:
             filler.close()
         self.fillers = []
-        self.accepting = asyncio.create_task(self.accept_all(names))
+        self.is_accepting = True
+        asyncio.get_running_loop().add_reader(self.socket, self.accept_one, names)
 
-    async def accept_all(self, fillers):
-        while True:
-            client, name = await asyncio.get_running_loop().sock_accept(self.socket)
-            if name in fillers:
-                client.close()
-                continue
-            self.counts["connections"] += 1
-            reader, writer = await asyncio.open_connection(sock=client)
-            task = asyncio.create_task(Connection(self, reader, writer).run())
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+    def accept_one(self, fillers):
+        try:
+            client, name = self.socket.accept()
+        except OSError:
+            return
+        if name in fillers:
+            client.close()
+            return
+        self.counts["connections"] += 1
+        task = asyncio.create_task(self.connect(client))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def connect(self, client):
+        client.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=client)
+        await Connection(self, reader, writer).run()
 
     def refuse(self):
         """Fills the queue of the kernel, so that it answers no further connection."""
-        if not self.accepting:
+        if not self.is_accepting:
             return
-        self.accepting.cancel()
-        self.accepting = None
+        self.is_accepting = False
+        asyncio.get_running_loop().remove_reader(self.socket)
         self.socket.listen(0)
         while len(self.fillers) < 200:
             filler = socket.socket()

@@ -105,7 +105,9 @@ struct LogTail: Sendable {
       .filter { !$0.isCompacted && $0.entry.recordCount > 0 }
       .sorted { $0.entry.firstSequence < $1.entry.firstSequence }
     var last = state.sequence
-    var number = place?.segment.rawValue
+    // The number of the last segment whose end was shipped. Where compaction has replaced the
+    // segment of the place, it may have had more operations after the place.
+    var number: UInt64?
     var parts: [Part] = []
     var rest = appended[...]
     if let place, let index = appended.firstIndex(where: { $0.holds(place) }) {
@@ -115,7 +117,7 @@ struct LogTail: Sendable {
       if start < segment.lengthBytes {
         parts.append(Part(segment: segment, range: start..<segment.lengthBytes))
       }
-      last = max(last, segment.entry.lastSequence)
+      (last, number) = (max(last, segment.entry.lastSequence), segment.identity.number.rawValue)
       rest = appended[(index + 1)...]
     } else if place != state.logEnd {
       return nil

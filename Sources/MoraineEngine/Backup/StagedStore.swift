@@ -227,9 +227,9 @@ package final class StagedStore: Sendable {
 }
 
 extension Manifest {
-  /// The first manifest of a restored store: these contents, and a new epoch. Later changes of the
-  /// old epoch are not part of this store's history, even where their sequence numbers are used
-  /// again.
+  /// The first manifest of a restored store: these contents, a new epoch, and numbers of segments
+  /// that no other store uses. Later changes of the old epoch are not part of this store's history,
+  /// even where their sequence numbers are used again.
   var ofNewLife: Manifest {
     var manifest = self
     manifest.isBackup = false
@@ -244,6 +244,7 @@ extension Manifest {
         epoch: manifest.epoch,
         firstSequence: SequenceNumber(rawValue: manifest.lastSequence.rawValue + 1),
         instanceID: manifest.instanceID))
+    manifest.leaveNumbersToOtherLives()
     return manifest
   }
 }

@@ -26,6 +26,18 @@ extension Manifest {
     nextSegmentNumber = next
   }
 
+  /// Reserves numbers for the segments of a new life, which no other life uses.
+  ///
+  /// The life before may still run on another machine, with the same next number: its compaction
+  /// writes segments that an archive gets with a checkpoint, also when this store was restored
+  /// before that. Another restored store has reserved other numbers, with high probability.
+  mutating func leaveNumbersToOtherLives() {
+    let range = 1 + SystemRandom.number() % (1 << 24)
+    let (next, overflows) = nextSegmentNumber.addingReportingOverflow(range << 20)
+    guard !overflows, next <= StoreLimits.manifestCounter else { return }
+    nextSegmentNumber = next
+  }
+
   /// Begins another life of the store's history.
   mutating func begin(_ life: Epoch) {
     assert(life.epoch > epoch, "epochs rise")
