@@ -39,6 +39,7 @@ struct BenchWork: Sendable {
     try await again?.close()
     try await batches()
     for writers in [1, 16, 256] { try await commits(writers) }
+    for row in try BenchCompression(count: data.count).run() { try report(row) }
   }
 
   private func fillInOrder() async throws {
