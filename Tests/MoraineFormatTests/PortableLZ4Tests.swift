@@ -145,8 +145,8 @@ import Testing
     #expect(compressed > 2000)
   }
 
-  /// The numbers of the places in the table end at 2^32. Then the table is cleared: what it contains
-  /// would become places of values when the numbers come to them again.
+  /// The numbers of the places in the table end at 2^32. Then the table is cleared: what it
+  /// contains would become places of values when the numbers come to them again.
   @Test func compressorServesMoreThanFourGigabytes() throws {
     var generator = SeededGenerator(seed: 65)
     let value = fewLetters(3000, &generator)

@@ -1,8 +1,8 @@
 import MoraineFormat
 import MoraineTesting
 
-/// Blocks of JSON lines, compressed and decompressed with the LZ4 of this build, and with the LZ4 in
-/// Swift.
+/// Blocks of JSON lines, compressed and decompressed with the LZ4 of this build, and with the LZ4
+/// in Swift.
 struct BenchCompression {
   private static let blockBytes = 4096
   /// More blocks would only repeat the work, which the caches of the processor see through.

@@ -19,11 +19,8 @@ extension Manifest {
   /// that the writer of the archive uses. Another follower has reserved other numbers, with high
   /// probability, and may become the writer.
   mutating func leaveNumbersToTheWriter() {
-    let range = 1 + SystemRandom.number() % (1 << 12)
-    let (next, overflows) = nextSegmentNumber.addingReportingOverflow(range << 40)
     // After two thousand changes of the writer, the numbers may meet. Then a follower begins again.
-    guard !overflows, next <= StoreLimits.manifestCounter else { return }
-    nextSegmentNumber = next
+    skipNumbers((1 + SystemRandom.number() % (1 << 12)) << 40)
   }
 
   /// Reserves numbers for the segments of a new life, which no other life uses.
@@ -32,8 +29,12 @@ extension Manifest {
   /// writes segments that an archive gets with a checkpoint, also when this store was restored
   /// before that. Another restored store has reserved other numbers, with high probability.
   mutating func leaveNumbersToOtherLives() {
-    let range = 1 + SystemRandom.number() % (1 << 24)
-    let (next, overflows) = nextSegmentNumber.addingReportingOverflow(range << 20)
+    skipNumbers((1 + SystemRandom.number() % (1 << 24)) << 20)
+  }
+
+  /// Leaves out numbers of segments, unless the numbers would end.
+  private mutating func skipNumbers(_ count: UInt64) {
+    let (next, overflows) = nextSegmentNumber.addingReportingOverflow(count)
     guard !overflows, next <= StoreLimits.manifestCounter else { return }
     nextSegmentNumber = next
   }
