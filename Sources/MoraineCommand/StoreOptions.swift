@@ -25,11 +25,14 @@ struct StoreOptions: ParsableArguments {
   }
 
   /// Opens the store with durable commits and runs the body.
+  ///
+  /// - Parameter isAlone: whether to open it exclusively, also when processes have shared it.
   @discardableResult
   func writing<Result>(
-    createIfMissing: Bool = true, _ body: (Store) async throws -> Result
+    createIfMissing: Bool = true, isAlone: Bool = false, _ body: (Store) async throws -> Result
   ) async throws -> Result {
-    try await openForWriting(createIfMissing: createIfMissing).closed(after: body)
+    try await openForWriting(createIfMissing: createIfMissing, isAlone: isAlone)
+      .closed(after: body)
   }
 
   /// Opens the store for writing; the first write creates it. The caller closes it.
@@ -37,18 +40,19 @@ struct StoreOptions: ParsableArguments {
   /// A store that processes share, or have shared, is opened as a shared one: this process writes
   /// beside them, and keeps none of them from opening the store. Any other store is opened
   /// exclusively.
-  func openForWriting(createIfMissing: Bool = true) async throws -> Store {
+  func openForWriting(
+    createIfMissing: Bool = true, isAlone: Bool = false
+  ) async throws -> Store {
     var configuration = Store.Configuration()
     configuration.durability = .sync
     configuration.createIfMissing = createIfMissing
-    configuration.sharing = wasShared ? .shared : .exclusive
+    configuration.sharing = wasShared && !isAlone ? .shared : .exclusive
     do {
       return try await Store.open(at: FilePath(directory), configuration: configuration)
     } catch {
       // Another process may have begun to share the store since the look.
-      guard error.code == .locked, configuration.sharing == .exclusive, wasShared else {
-        throw error
-      }
+      let mayShare = configuration.sharing == .exclusive && !isAlone
+      guard error.code == .locked, mayShare, wasShared else { throw error }
       configuration.sharing = .shared
       return try await Store.open(at: FilePath(directory), configuration: configuration)
     }

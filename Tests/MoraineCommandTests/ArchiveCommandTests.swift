@@ -46,6 +46,20 @@ import Testing
     #expect(try await Moraine.run("get", restored("now"), "k").text == "x")
   }
 
+  /// Regression: a store that processes had shared was opened as a shared one, and refused.
+  @Test func storeThatWasSharedIsArchived() async throws {
+    _ = try await place.talk("--shared") { talk in
+      #expect(try await talk.ask("put 6b 76") == "ok 1")
+      let beside = try await Moraine.run("archive", place.store, archive, "--create")
+      #expect(beside.code == 4, "\(beside)")
+      #expect(try await talk.ask("close") == "ok")
+    }
+    let made = try await Moraine.run("archive", place.store, archive, "--create")
+    #expect(made.code == 0, "\(made)")
+    #expect(try await Moraine.run("restore", archive, restored("copy")).code == 0)
+    #expect(try await Moraine.run("get", restored("copy"), "k").text == "v")
+  }
+
   @Test func followerIsPromotedAndTheEarlierWriterRejoins() async throws {
     let replica = restored("replica")
     try await place.drive("put 6b 76")

@@ -166,7 +166,7 @@ class History:
     # Stores, commands and writers
 
     def new_store(self):
-        """Returns a path in a folder of its own, which a killed restore leaves behind."""
+        """Returns a path in a folder of its own, which a killed restore leaves."""
         self.store_count += 1
         folder = self.folder / f"{self.store_count}"
         folder.mkdir()

@@ -24,8 +24,8 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   - cache: which models are kept in memory.
   ///   - durability: what a save waits for; nil takes that of `configuration`, or else the store's,
   ///     which is a sync within a second by default.
-  /// - Throws: `.io` when `filename` is not a valid name or the directory cannot be written,
-  ///   `.locked` when another process has the store open, or this process has it open with another
+  /// - Throws: `.invalidArgument` when `filename` is not a valid name; `.io` when the directory
+  ///   cannot be written; `.locked` when another process has the store open, or this process has it open with another
   ///   `sharing` or `isReadOnly`; `.corrupted`, `.newerFormat`, `.notAStore`.
   public init(
     directory: URL? = nil, filename: String = "data",

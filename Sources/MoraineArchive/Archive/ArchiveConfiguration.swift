@@ -22,8 +22,9 @@ public struct ArchiveConfiguration: Sendable {
   public var pollInterval: Duration = .seconds(1)
   /// The name of the machine or of the program, for people who look at the archive.
   public var writerName = ""
-  /// Whether attaching checks that the store of objects does what an archive depends on, with about
-  /// fifty small requests, and promoting a follower that it creates a name only once, with six.
+  /// Whether the store of objects is checked first. Attaching makes about fifty small requests, and
+  /// checks everything that an archive depends on. Promoting a follower makes six, and checks that
+  /// a name is created only once.
   public var probesStore = true
   /// Called with each event. Must not block.
   public var onEvent: (@Sendable (ArchiveEvent) -> Void)?

@@ -25,11 +25,10 @@ package struct ObjectStoreProbe: Sendable {
 
   /// The requests that a check makes.
   package enum Extent: Sendable {
-    /// All of them.
+    /// The check makes all requests.
     case whole
-    /// Those that show whether this machine's way to the store creates a name only once, one after
-    /// the other: for a store on which another machine has made the whole check already. Six
-    /// requests.
+    /// The check makes six requests, one after the other. They show whether the store creates a
+    /// name only once, as this machine reaches it. Another machine has made the whole check.
     case creations
   }
 

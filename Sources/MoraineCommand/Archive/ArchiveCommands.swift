@@ -83,7 +83,8 @@ struct ArchiveStore: AsyncParsableCommand {
   private static let adoptions = 4
 
   private func ship(isAdopted: Bool) async throws -> ArchiveStatus {
-    try await store.writing(createIfMissing: false) { store in
+    // A store that is open as a shared one cannot be archived.
+    try await store.writing(createIfMissing: false, isAlone: true) { store in
       let archive = try await self.archive.open(
         for: create ? store : nil, writer: ProcessInfo.processInfo.hostName
       ) { $0.mustContinueNewestState = isAdopted }
