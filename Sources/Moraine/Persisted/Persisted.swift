@@ -16,7 +16,7 @@ import MoraineEngine
 ///   to the key by ``/MoraineEngine/Store/set(_:forKey:durability:)`` and by other processes.
 /// - A new value is visible at once and is appended in the background. The settings of one store
 ///   are appended in the order in which they were set: the disk always holds a state that this
-///   process had. A value that the store has already is not written again.
+///   process had. A value that is encoded like the one in the store is not written again.
 /// - At the end of the process in order (`main` returns, or `exit` is called), values that are not
 ///   saved yet are saved and synchronized, for up to five seconds. If that fails, the process
 ///   writes their names and the reason to its standard error. A process that is killed, or that

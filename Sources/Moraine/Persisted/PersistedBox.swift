@@ -169,10 +169,12 @@ extension PersistedBox {
       key: Key(name), count: count, box: self,
       isStored: { stored, encoded in
         if stored == encoded { return true }
-        // The members of an object may be in another order. A longer text has another value.
-        guard let value, stored.count == encoded.count else { return false }
+        // The members of an object may be in another order, so the stored value is encoded again.
+        // Values are not compared: a type may call values equal that are not the same.
+        guard stored.count == encoded.count else { return false }
         do throws(StoreError) {
-          return areEqual(value, try format.decode(stored, Key(name), place, as: "setting"))
+          let known = try format.decode(stored, Key(name), place, as: "setting")
+          return try format.encode(known, Key(name), place, as: "setting") == encoded
         } catch {
           return false
         }
@@ -247,13 +249,6 @@ struct PendingSetting: Sendable {
   let isStored: @Sendable ([UInt8], [UInt8]) -> Bool
   /// Encodes the value; nil removes the key.
   let encoded: @Sendable () throws(StoreError) -> [UInt8]?
-}
-
-/// Compares two values, if their type is `Equatable`; other values are not equal.
-private func areEqual<Value>(_ one: Value, _ other: Value) -> Bool {
-  func areEqual<Known: Equatable>(_ one: Known) -> Bool { one == other as? Known }
-  guard let one = one as? any Equatable else { return false }
-  return areEqual(one)
 }
 
 /// A box, without the type of its value.

@@ -345,10 +345,7 @@ extension PersistedSpace {
       var operations: [KeyspaceOperation] = []
       var known: [UInt64?] = []
       for (setting, bytes) in settings {
-        let stored = try bytes.flatMap { (bytes) throws(StoreError) -> VersionedValue? in
-          let stored = try batch.storedVersion(forKey: setting.key, in: keyspace)
-          return stored.flatMap { setting.isStored($0.value, bytes) ? $0 : nil }
-        }
+        let stored = bytes.flatMap { Self.stored($0, setting, in: keyspace, &batch) }
         known.append(stored?.sequence.rawValue)
         if stored == nil { operations.append(KeyspaceOperation(key: setting.key, value: bytes)) }
       }
@@ -357,6 +354,23 @@ extension PersistedSpace {
     }
     let last = receipt.withLock { $0?.sequence?.rawValue }
     return outcome.get().map { $0 ?? last }
+  }
+
+  /// Returns what the store has for a setting, if a put of its bytes would change nothing.
+  private static func stored(
+    _ bytes: [UInt8], _ setting: PendingSetting, in keyspace: Keyspace, _ batch: inout WriteBatch
+  ) -> VersionedValue? {
+    // A put lets the entry live longer.
+    guard keyspace.defaultExpiry == .never else { return nil }
+    do throws(StoreError) {
+      let stored = try batch.storedVersion(forKey: setting.key, in: keyspace)
+      guard let stored, stored.expiry == .never, setting.isStored(stored.value, bytes)
+      else { return nil }
+      return stored
+    } catch {
+      // A damaged entry is replaced.
+      return nil
+    }
   }
 
   /// The names of the settings that were set and are not saved.

@@ -24,7 +24,8 @@ extension LocalRepository {
   ///     replaces.
   ///   - body: receives the model, or nil when there is none, and returns the model to save, with
   ///     the same id, or nil to delete it. When it throws, nothing is written. When it returns a
-  ///     model that is encoded like the one it received, nothing is written either.
+  ///     model that is encoded to the same bytes as the one it received, nothing is written
+  ///     either; JSON may have the members of an object in another order.
   /// - Returns: the model that the body has returned.
   /// - Throws: the errors of the body, of ``save(_:)`` and of ``find(by:)``; `.invalidArgument`
   ///   when the new model has another id.
@@ -55,7 +56,9 @@ extension LocalRepository {
     let (format, keys, indexes) = (format, keys, indexes)
     let (outcome, receipt) = try await commit {
       (batch) throws(StoreError) -> Result<Replacement<Model>, Failure> in
-      let bytes = try batch.value(forKey: key, in: keyspace)
+      // Value and expiry of one moment: the model may end while the body runs.
+      let stored = try batch.storedVersion(forKey: key, in: keyspace)
+      let bytes = stored?.value
       let old = try bytes.map { (bytes) throws(StoreError) in
         try format.decode(bytes, key, place)
       }
@@ -71,13 +74,13 @@ extension LocalRepository {
           file: place)
       }
       let encoded = try format.encode(new, key, place)
-      let keepsExpiry = expiry == .unchanged
-      let expires = try keepsExpiry ? batch.expires(key, in: keyspace) : expiry != .never
-      if encoded != bytes || !keepsExpiry {
+      let time = expiry == .unchanged ? stored?.expiry ?? .never : expiry
+      if encoded != bytes || expiry != .unchanged {
         try batch.set(
-          encoded, forKey: key, in: keyspace, expiring: expiry, row: try indexes?.row(of: new))
+          encoded, forKey: key, in: keyspace, expiring: time, row: try indexes?.row(of: new))
       }
-      return .success(Replacement(model: new, costBytes: encoded.count, expires: expires))
+      return .success(
+        Replacement(model: new, costBytes: encoded.count, expires: time != .never))
     }
     if case .success(let new) = outcome, let sequence = receipt?.sequence {
       remember(id, new, sequence)
@@ -90,7 +93,7 @@ extension LocalRepository {
     _ id: Model.ID, _ new: Replacement<Model>, _ sequence: SequenceNumber
   ) {
     if new.expires {
-      cache.remove(id)
+      cache.remove(id, at: sequence.rawValue)
     } else {
       cache.insert(
         ModelCache.Entry(
@@ -205,7 +208,7 @@ extension LocalRepository {
       (batch) throws(StoreError) -> Result<Int, Never> in
       .success(try batch.removeAll(in: keyspace))
     }
-    if receipt != nil { cache.removeAll() }
+    if let sequence = receipt?.sequence { cache.removeAll(at: sequence.rawValue) }
     return outcome.get()
   }
 

@@ -121,7 +121,7 @@ extension LocalRepository {
     guard let receipt = try await commit(operations, expiring: expiry) else { return }
     // The cache does not look at the clock.
     guard expiry == .never else {
-      for each in saved { cache.remove(each.model.id) }
+      for each in saved { cache.remove(each.model.id, at: receipt.sequence?.rawValue ?? 0) }
       return
     }
     // The operations of a batch have consecutive numbers. Entries of indexes have some of them, so

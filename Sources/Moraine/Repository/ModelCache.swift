@@ -20,6 +20,13 @@ struct ModelCache<ID: Hashable, Model> {
   @usableFromInline private(set) var young: [ID: Entry] = [:]
   private var old: [ID: Entry] = [:]
   private var youngCost = 0
+  /// The last commit that deleted all models. Entries of it and of earlier commits are not inserted
+  /// any more.
+  private var floor: UInt64 = 0
+  /// The last commits that left models which the cache does not keep, because they expire.
+  private var floors: [ID: UInt64] = [:]
+  /// So many commits are never under way at the same time.
+  private static var floorLimit: Int { 4096 }
 
   init(_ policy: CachePolicy) {
     switch policy.kind {
@@ -44,7 +51,11 @@ struct ModelCache<ID: Hashable, Model> {
   /// Inserts an entry unless the cache has a newer one for the id: concurrent tasks may end in
   /// another order than their commits.
   mutating func insert(_ entry: Entry, for id: ID) {
-    guard limit > 0 else { return }
+    guard limit > 0, entry.sequence > floor else { return }
+    if !floors.isEmpty, let least = floors[id] {
+      if entry.sequence <= least { return }
+      floors[id] = nil
+    }
     let most = max(1, limit / 2)
     if let place = young.index(forKey: id) {
       let known = young.values[place]
@@ -66,9 +77,22 @@ struct ModelCache<ID: Hashable, Model> {
     keep(entry, for: id)
   }
 
+  /// Removes the entry of an id whose model a commit has replaced by one that expires.
+  mutating func remove(_ id: ID, at sequence: UInt64) {
+    if floors.count >= Self.floorLimit { floors = [:] }
+    floors[id] = max(sequence, floors[id] ?? 0)
+    remove(id)
+  }
+
   mutating func remove(_ id: ID) {
     if let known = young.removeValue(forKey: id) { youngCost -= cost(known) }
     old[id] = nil
+  }
+
+  /// Removes all entries, because a commit has deleted all models.
+  mutating func removeAll(at sequence: UInt64) {
+    floor = max(floor, sequence)
+    removeAll()
   }
 
   mutating func removeAll() {

@@ -27,6 +27,8 @@ where Model.ID: Sendable {
   private var changes: [Change] = []
   /// Index of each key's last change.
   private var latest: [Key: Int] = [:]
+  /// The expiries of the models that were found.
+  private var expiries: [Key: Expiry] = [:]
 
   init(_ batch: consuming WriteBatch, _ parts: Parts) {
     self.batch = batch
@@ -73,8 +75,9 @@ where Model.ID: Sendable {
   public mutating func find(by id: Model.ID) throws(StoreError) -> Model? {
     let key = parts.keys.key(id)
     if let index = latest[key] { return changes[index].replacement.model }
-    guard let bytes = try batch.value(forKey: key, in: parts.keyspace) else { return nil }
-    return try parts.format.decode(bytes, key, parts.place)
+    guard let stored = try batch.storedVersion(forKey: key, in: parts.keyspace) else { return nil }
+    expiries[key] = stored.expiry
+    return try parts.format.decode(stored.value, key, parts.place)
   }
 
   /// Returns whether a model with an id exists as this batch leaves it.
@@ -98,7 +101,9 @@ where Model.ID: Sendable {
   ) throws(StoreError) -> (expiry: Expiry, expires: Bool) {
     guard expiry == .unchanged else { return (expiry, expiry != .never) }
     guard let index = latest[key] else {
-      return (expiry, try batch.expires(key, in: parts.keyspace))
+      // The expiry that the model had when it was found: it may have ended since.
+      let stored = try expiries[key] ?? batch.storedVersion(forKey: key, in: parts.keyspace)?.expiry
+      return (stored ?? .never, stored ?? .never != .never)
     }
     return (changes[index].operation.expiry ?? .never, changes[index].replacement.expires)
   }

@@ -34,7 +34,8 @@ public struct LargeValue: AsyncSequence, Sendable {
     precondition(range.upperBound <= length, "the range ends after the value")
     var result: [UInt8] = []
     if range.isEmpty { return result }
-    result.reserveCapacity(range.count)
+    // The length of the range comes from a record.
+    result.reserveCapacity(Int(Swift.min(range.upperBound - range.lowerBound, 1 << 20)))
     let size = UInt64(header.pieceBytes)
     for number in range.lowerBound / size...(range.upperBound - 1) / size {
       let start = number * size
@@ -164,7 +165,9 @@ struct LargeValueHeader: Sendable {
     length = integer(21..<29)
     pieceBytes = UInt32(integer(29..<33))
     checksum = UInt32(integer(33..<37))
-    guard pieceBytes > 0, length / UInt64(pieceBytes) <= UInt64(UInt32.max) else {
+    guard pieceBytes > 0, pieceBytes <= StoreLimits.valueLengthBytes, length <= UInt64(Int.max),
+      length / UInt64(pieceBytes) <= UInt64(UInt32.max)
+    else {
       throw StoreError(.corrupted, "the large value '\(key)' has pieces of a wrong length")
     }
   }
@@ -182,9 +185,16 @@ struct LargeValueHeader: Sendable {
   }
 }
 
-/// A flag that the first caller takes.
-final class OnceFlag: Sendable {
-  private let isTaken = Atomic(false)
+/// The last time at which something was done.
+final class LastTime: Sendable {
+  private let milliseconds = Atomic<UInt64>(0)
 
-  func takeFirst() -> Bool { !isTaken.exchange(true, ordering: .acquiringAndReleasing) }
+  /// Whether an interval has passed since, or nothing was done yet. The time is then the last one.
+  func hasPassed(_ interval: UInt64, at now: UInt64) -> Bool {
+    let last = milliseconds.load(ordering: .sequentiallyConsistent)
+    guard last == 0 || now < last || now - last > interval else { return false }
+    return milliseconds.compareExchange(
+      expected: last, desired: now, ordering: .sequentiallyConsistent
+    ).exchanged
+  }
 }

@@ -18,8 +18,8 @@ import MoraineFormat
 ///   meantime. Its pieces use space as long as the ``LargeValue`` exists.
 /// - A reader checks the length and the checksum of the whole value, besides the checksum of each
 ///   piece.
-/// - Pieces of a value that was never completed, because the process died, are removed by the first
-///   write of a later ``LargeValues``, an hour after the last piece was written.
+/// - Pieces of a value that was never completed, because the process died for example, are removed
+///   by a write an hour or more after the last piece was written.
 ///
 /// The values of a name are in two keyspaces: the one with the name has a record of 37 bytes for
 /// each key, and `moraine.pieces/` and the name has the pieces. Both are ordered. Backups,
@@ -35,8 +35,8 @@ public struct LargeValues: Sendable {
   /// A record for each key.
   let headers: Keyspace
   let pieces: Keyspace
-  /// Whether abandoned values were looked for.
-  private let cleaning = OnceFlag()
+  /// When abandoned values were looked for.
+  private let cleaning = LastTime()
 
   fileprivate init(_ store: Store, _ name: String) throws(StoreError) {
     self.store = store
@@ -92,9 +92,13 @@ extension LargeValues {
         .keyTooLarge,
         "the key has \(key.bytes.count) bytes; the limit is \(StoreLimits.orderedKeyLengthBytes)")
     }
-    if cleaning.takeFirst() { try await removeUnfinished() }
+    if cleaning.hasPassed(Self.patienceMilliseconds, at: max(1, store.clock.milliseconds)) {
+      // The error belongs to other values, and a later writer tries again.
+      do throws(StoreError) { try await removeUnfinished() } catch {}
+    }
     let id = LargeValueID()
-    let claim = claim(store.clock.milliseconds)
+    // A claim of zero is that of pieces which may be removed.
+    let claim = claim(max(1, store.clock.milliseconds))
     try await pieces.set(claim, forKey: id.claimKey, durability: Durability.none)
     return Writer(self, key, id, claim: claim)
   }
@@ -147,8 +151,8 @@ extension LargeValues {
   }
 
   /// Removes the pieces of values that were not completed, whose last piece was written more than
-  /// an hour ago, and what crashes have left of values that were removed. The first write does this
-  /// as well.
+  /// an hour ago, and what crashes have left of values that were removed. A write does this as well,
+  /// once an hour.
   ///
   /// - Returns: the number of such values.
   /// - Throws: the errors of ``Keyspace/entries(in:order:limit:)`` and
@@ -254,6 +258,8 @@ extension LargeValues {
     private var buffer: [UInt8] = []
     private var pieceCount: UInt32 = 0
     private var checksum = Checksum()
+    /// The error of a piece, which is not part of the value any more.
+    private var failure: StoreError?
     /// The number of bytes that were appended.
     public private(set) var length: UInt64 = 0
 
@@ -266,11 +272,12 @@ extension LargeValues {
     /// Appends bytes to the value. Each full piece is written to the log.
     ///
     /// - Throws: the errors of ``Store/set(_:forKey:durability:)``; `.cancelled`. Call
-    ///   ``cancel()`` then.
+    ///   ``cancel()`` then: all later calls throw the same error.
     /// - Complexity: O(bytes).
     public nonisolated(nonsending) mutating func append(
       _ bytes: some Sequence<UInt8>
     ) async throws(StoreError) {
+      if let failure { throw failure }
       let bytes = Array(bytes)
       var rest = bytes[...]
       while !rest.isEmpty {
@@ -282,6 +289,13 @@ extension LargeValues {
     }
 
     private nonisolated(nonsending) mutating func writePiece() async throws(StoreError) {
+      do throws(StoreError) { try await tryWritingPiece() } catch {
+        failure = error
+        throw error
+      }
+    }
+
+    private nonisolated(nonsending) mutating func tryWritingPiece() async throws(StoreError) {
       guard pieceCount < .max else {
         throw StoreError(.valueTooLarge, "the value '\(key)' has more pieces than can be counted")
       }
@@ -319,7 +333,14 @@ extension LargeValues {
     public nonisolated(nonsending) consuming func commit(
       durability: Durability? = nil
     ) async throws(StoreError) -> SequenceNumber {
-      if !buffer.isEmpty { try await writePiece() }
+      do throws(StoreError) {
+        if let failure { throw failure }
+        if !buffer.isEmpty { try await writePiece() }
+      } catch {
+        // What cannot be removed now is removed later, as after a crash.
+        do throws(StoreError) { try await values.removePieces(of: id) } catch {}
+        throw error
+      }
       let header = LargeValueHeader(
         id: id, length: length, pieceBytes: UInt32(LargeValues.pieceBytes),
         checksum: checksum.value)

@@ -143,12 +143,6 @@ extension WriteBatch {
   ) throws(StoreError) -> VersionedValue? {
     try storedVersion(of: place(key, keyspace))
   }
-
-  /// Returns whether an entry of the store expires; false when there is no entry. The caller has
-  /// not written the key in this batch.
-  package mutating func expires(_ key: Key, in keyspace: Keyspace) throws(StoreError) -> Bool {
-    try recordedExpiry(of: place(key, keyspace)) ?? 0 != 0
-  }
 }
 
 extension Store {

@@ -162,6 +162,45 @@ struct Parts: AsyncSequence, Sendable {
     #expect(try await store.count() == 0)
   }
 
+  /// The rest of a part whose piece could not be written is not part of the value.
+  @Test func writerThatFailedNeverCommits() async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let films = try store.largeValues(named: "films")
+    var writer = try await films.writer(forKey: "one")
+    try await writer.append([UInt8](repeating: 1, count: Self.piece - 10))
+    clock.advance(by: .seconds(4000))
+    #expect(try await films.removeUnfinished() == 1)
+    var codes: [StoreError.Code] = []
+    for _ in 0..<2 {
+      do throws(StoreError) { try await writer.append([UInt8](repeating: 2, count: 100)) } catch {
+        codes.append(error.code)
+      }
+    }
+    do throws(StoreError) { try await writer.commit() } catch { codes.append(error.code) }
+    #expect(codes == [.cancelled, .cancelled, .cancelled])
+    #expect(try await films.value(forKey: "one") == nil)
+    #expect(try await pieceCount(store) == 0)
+  }
+
+  /// The same program removes pieces again, not only with its first write.
+  @Test func abandonedPiecesAreRemovedOnceAnHour() async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let films = try store.largeValues(named: "films")
+    try await films.set(Parts(seed: 1, byteCount: 10), forKey: "one")
+    var dropped = try await films.writer(forKey: "two")
+    try await dropped.append([UInt8](repeating: 1, count: Self.piece))
+    #expect(try await pieceCount(store) == 3)
+    clock.advance(by: .seconds(7300))
+    try await films.set(Parts(seed: 2, byteCount: 10), forKey: "one")
+    #expect(try await pieceCount(store) == 1)
+  }
+
   @Test func damageIsReported() async throws {
     let store = Store.inMemory()
     let films = try store.largeValues(named: "films")

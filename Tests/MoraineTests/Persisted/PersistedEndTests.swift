@@ -11,6 +11,13 @@ private struct Window: Codable, Equatable, Sendable {
   var isFull = false
 }
 
+private struct Account: Codable, Equatable, Sendable {
+  var id: Int
+  var plan: String
+
+  static func == (one: Account, other: Account) -> Bool { one.id == other.id }
+}
+
 /// What a set writes, and the sets that are not saved when the process ends.
 @Suite(.timeLimit(.minutes(10))) struct PersistedEndTests {
   @Test func equalValueIsNotWrittenAgain() async throws {
@@ -50,6 +57,36 @@ private struct Window: Codable, Equatable, Sendable {
     $count.reset()
     try await settings.save()
     #expect(try await keyspace.value(forKey: "count") == nil)
+  }
+
+  @Test func valuesThatATypeCallsEqualAreSaved() async throws {
+    let store = Store.inMemory()
+    let keyspace = try store.keyspace(named: "settings")
+    let settings = try await PersistedStore(keyspace)
+    @Persisted("account", in: settings) var account = Account(id: 1, plan: "a")
+    account = Account(id: 1, plan: "b")
+    try await settings.save()
+    account = Account(id: 1, plan: "c")
+    try await settings.save()
+    let stored = try #require(try await keyspace.value(forKey: "account"))
+    #expect(try JSONDecoder().decode(Account.self, from: Data(stored)).plan == "c")
+  }
+
+  @Test func equalValueRenewsAnEntryThatExpires() async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let keyspace = try store.keyspace(named: "settings", defaultLifetime: .seconds(3600))
+    let settings = try await PersistedStore(keyspace)
+    @Persisted("token", in: settings) var token = ""
+    token = "t"
+    try await settings.save()
+    clock.advance(by: .seconds(3000))
+    token = "t"
+    try await settings.save()
+    clock.advance(by: .seconds(3000))
+    #expect(try await keyspace.value(forKey: "token") == Array("\"t\"".utf8))
   }
 
   @Test func setThatIsUnsavedAtTheEndOfTheProcessIsSaved() async throws {

@@ -169,6 +169,26 @@ private struct Refused: Error {}
     #expect(try await counters.find(by: 4)?.count == 2)
   }
 
+  @Test func modelThatEndsDuringItsUpdateEnds() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let counters = try counters(Store.inMemory(configuration: configuration))
+    for id in 1...2 { try await counters.save(Counter(id: id), expiring: .after(.seconds(10))) }
+    try await counters.update(1) { old in
+      clock.advance(by: .seconds(11))
+      return old.map { Counter(id: $0.id, count: 1) }
+    }
+    #expect(try await counters.find(by: 1) == nil)
+    try await counters.save(Counter(id: 2), expiring: .after(.seconds(10)))
+    try await counters.write { batch in
+      let found = try batch.find(by: 2)
+      clock.advance(by: .seconds(11))
+      if found != nil { try batch.save(Counter(id: 2, count: 1), expiring: .unchanged) }
+    }
+    #expect(try await counters.find(by: 2) == nil)
+  }
+
   @Test func batchReadsItsOwnWritesAndAppliesTheLastOne() async throws {
     let store = Store.inMemory()
     let counters = try counters(store)

@@ -1,0 +1,31 @@
+import Testing
+
+@testable import Moraine
+
+/// Tasks may end in another order than their commits.
+@Suite struct ModelCacheTests {
+  private func entry(_ model: String, _ sequence: UInt64) -> ModelCache<Int, String>.Entry {
+    ModelCache<Int, String>.Entry(model: model, sequence: sequence, costBytes: 1)
+  }
+
+  @Test func entriesOfEarlierCommitsStayOutAfterADeletionOfAll() {
+    var cache = ModelCache<Int, String>(.all)
+    cache.insert(entry("a", 5), for: 1)
+    cache.removeAll(at: 11)
+    cache.insert(entry("b", 10), for: 2)
+    #expect(cache.count == 0)
+    cache.insert(entry("c", 12), for: 2)
+    #expect(cache.entry(2)?.model == "c")
+  }
+
+  @Test func entryOfAnEarlierCommitStaysOutAfterAModelThatExpires() {
+    var cache = ModelCache<Int, String>(.all)
+    cache.remove(1, at: 7)
+    cache.insert(entry("a", 6), for: 1)
+    #expect(cache.entry(1) == nil)
+    cache.insert(entry("b", 2), for: 2)
+    #expect(cache.entry(2)?.model == "b", "other models are not concerned")
+    cache.insert(entry("c", 8), for: 1)
+    #expect(cache.entry(1)?.model == "c")
+  }
+}
