@@ -102,8 +102,9 @@ where Model.ID: Sendable {
     guard expiry == .unchanged else { return (expiry, expiry != .never) }
     guard let index = latest[key] else {
       // The expiry that the model had when it was found: it may have ended since.
-      let stored = try expiries[key] ?? batch.storedVersion(forKey: key, in: parts.keyspace)?.expiry
-      return (stored ?? .never, stored ?? .never != .never)
+      if let known = expiries[key] { return (known, known != .never) }
+      let stored = try batch.storedVersion(forKey: key, in: parts.keyspace)?.expiry ?? .never
+      return (stored, stored != .never)
     }
     return (changes[index].operation.expiry ?? .never, changes[index].replacement.expires)
   }
