@@ -62,7 +62,9 @@ import Testing
     var seen = 0
     for text in try Self.quotedTexts() {
       for words in Self.words(after: "Scripts/", in: text) {
-        guard let name = words.first?.prefix(while: { $0.isLetter || ".-".contains($0) }),
+        guard
+          let name = words.first?.prefix(while: { $0.isLetter || $0.isNumber || ".-".contains($0) }
+          ),
           !name.isEmpty
         else { continue }
         let place = Self.root.appending(path: "Scripts/" + name)

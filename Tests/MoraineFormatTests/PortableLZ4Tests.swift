@@ -142,7 +142,7 @@ import Testing
         #expect(first == second)
       }
     }
-    #expect(compressed > 2000)
+    #expect(compressed > 1000)
   }
 
   /// The numbers of the places in the table end at 2^32. Then the table is cleared: what it

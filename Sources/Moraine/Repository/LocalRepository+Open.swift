@@ -25,8 +25,8 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   - durability: what a save waits for; nil takes that of `configuration`, or else the store's,
   ///     which is a sync within a second by default.
   /// - Throws: `.invalidArgument` when `filename` is not a valid name; `.io` when the directory
-  ///   cannot be written; `.locked` when another process has the store open, or this process has it open with another
-  ///   `sharing` or `isReadOnly`; `.corrupted`, `.newerFormat`, `.notAStore`.
+  ///   cannot be written; `.locked` when another process has the store open, or this process has it
+  ///   open with another `sharing` or `isReadOnly`; `.corrupted`, `.newerFormat`, `.notAStore`.
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,

@@ -17,6 +17,9 @@ public struct ModelFormat<Model: Sendable>: Sendable {
   /// Splits a stored value into its version and its body.
   private let opening: @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8])
   private let writing: @Sendable (Model) throws -> [UInt8]
+  /// Encodes for a comparison: models with the same contents to the same bytes, where that needs
+  /// another order than ``writing`` has.
+  private let comparing: @Sendable (Model) throws -> [UInt8]
   private var readers: [Int: @Sendable ([UInt8]) throws -> Model]
   private let codec: any ModelCodec
   /// Decodes many bodies of the current version at once; nil where that is not faster.
@@ -26,12 +29,14 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     version: Int, codec: any ModelCodec,
     opening: @escaping @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8]),
     writing: @escaping @Sendable (Model) throws -> [UInt8],
+    comparing: (@Sendable (Model) throws -> [UInt8])? = nil,
     readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])? = nil
   ) where Model: Decodable {
     precondition(version > 0, "the version of a model is at least 1")
     self.version = version
     self.opening = opening
     self.writing = writing
+    self.comparing = comparing ?? writing
     self.readingTogether = readingTogether
     self.codec = codec
     readers = [version: { try codec.decode(Model.self, from: $0) }]
@@ -82,6 +87,12 @@ public struct ModelFormat<Model: Sendable>: Sendable {
       throw StoreError(
         .encodingFailed, "the \(noun) '\(key)' cannot be encoded: \(error)", file: place)
     }
+  }
+
+  /// Whether two models have the same contents: their encodings are compared, because a type may
+  /// call models equal that are not the same. False where one cannot be encoded.
+  func areSame(_ one: Model, _ other: Model) -> Bool {
+    do { return try comparing(one) == comparing(other) } catch { return false }
   }
 
   /// Decodes one stored value and migrates it if necessary.
@@ -216,6 +227,7 @@ extension ModelFormat where Model: Codable {
     return ModelFormat(
       version: version, codec: body, opening: JSONBody.open,
       writing: { JSONBody.mark(try body.encode($0), version) },
+      comparing: { try body.sorted($0) },
       readingTogether: { try body.decode([Model].self, from: JSONBody.array($0)) })
   }
 }
@@ -235,6 +247,19 @@ private struct JSONBody: ModelCodec {
 
   func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
     try decoder.decode(type, from: Data(bytes))
+  }
+
+  /// Encodes with the members of objects in the order of their names; otherwise they come in
+  /// another order each time.
+  func sorted(_ value: some Encodable) throws -> [UInt8] {
+    let sorting = JSONEncoder()
+    sorting.outputFormatting = encoder.outputFormatting.union(.sortedKeys)
+    sorting.dateEncodingStrategy = encoder.dateEncodingStrategy
+    sorting.dataEncodingStrategy = encoder.dataEncodingStrategy
+    sorting.nonConformingFloatEncodingStrategy = encoder.nonConformingFloatEncodingStrategy
+    sorting.keyEncodingStrategy = encoder.keyEncodingStrategy
+    sorting.userInfo = encoder.userInfo
+    return [UInt8](try sorting.encode(value))
   }
 
   /// Inserts the version before the first member of an object, or wraps any other body.

@@ -151,8 +151,8 @@ extension LargeValues {
   }
 
   /// Removes the pieces of values that were not completed, whose last piece was written more than
-  /// an hour ago, and what crashes have left of values that were removed. A write does this as well,
-  /// once an hour.
+  /// an hour ago, and what crashes have left of values that were removed. A write does this as
+  /// well, once an hour.
   ///
   /// - Returns: the number of such values.
   /// - Throws: the errors of ``Keyspace/entries(in:order:limit:)`` and
