@@ -264,16 +264,18 @@ import Testing
     let bench = ArchiveBench()
     var store = try bench.store()
     var writer = try await bench.attach(store)
-    let value = [UInt8](repeating: 7, count: 200)
-    for number in 0..<30 { try await store.set(value, forKey: Key("shipped \(number)")) }
+    // Compressed, all values would fit in one segment.
+    var random = SeededGenerator(seed: 1)
+    func value() -> [UInt8] { (0..<200).map { _ in .random(in: .min ... .max, using: &random) } }
+    for number in 0..<30 { try await store.set(value(), forKey: Key("shipped \(number)")) }
     try await writer.flush()
     await writer.abandon()
-    for number in 0..<20 { try await store.set(value, forKey: Key("later \(number)")) }
+    for number in 0..<20 { try await store.set(value(), forKey: Key("later \(number)")) }
     try await store.close()
     store = try bench.store()
     try await store.compact(segments: 0..<count)
     writer = try await bench.attach(store)
-    try await store.set(value, forKey: "last")
+    try await store.set(value(), forKey: "last")
     let flushed = try await writer.flush()
     let restored = try await bench.restored(to: "restored")
     #expect(try await restored.state == store.contents() && restored.sequence == flushed)

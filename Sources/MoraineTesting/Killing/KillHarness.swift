@@ -31,6 +31,8 @@
   /// SIGKILL ends the process; the operating system continues. The harness therefore tests no power
   /// failures. The simulated disk does.
   ///
+  /// Needs the trait `Command`, which is on by default, because it starts processes with
+  /// swift-subprocess.
   ///
   /// The first run makes the calling process ignore SIGPIPE, unless the process has a handler.
   public struct KillHarness: Sendable {
