@@ -16,6 +16,8 @@ import MoraineFormat
 ///   one.
 /// - A reader sees the value of one moment to its end, also when the key is set or removed in the
 ///   meantime. Its pieces use space as long as the ``LargeValue`` exists.
+/// - A value that is damaged can be replaced and removed. The pieces of a value whose record is
+///   damaged are then not known, and stay.
 /// - A reader checks the length and the checksum of the whole value, besides the checksum of each
 ///   piece.
 /// - Pieces of a value that was never completed, because the process died for example, are removed
@@ -138,16 +140,16 @@ extension LargeValues {
 
   /// Removes the value of a key.
   ///
-  /// - Returns: whether the key had a value.
-  /// - Throws: the errors of ``Store/removeValue(forKey:durability:)``.
+  /// - Returns: whether the key had a value. An entry that is damaged, or no large value, is
+  ///   removed too; pieces that only a damaged entry names stay.
+  /// - Throws: the errors of ``Store/removeValue(forKey:durability:)``; `.newerFormat`.
   @discardableResult
   public nonisolated(nonsending) func removeValue(
     forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
     let old = try await store.removeLargeValue(of: self, forKey: key, durability)
-    guard let old else { return false }
-    try await removePieces(of: old)
-    return true
+    if let id = old.id { try await removePieces(of: id) }
+    return old.exists
   }
 
   /// Removes the pieces of values that were not completed, whose last piece was written more than
@@ -171,14 +173,25 @@ extension LargeValues {
         guard let id = LargeValueID(claimKey: entry.key), let time = time(of: entry.value),
           time == 0 || time < now && now - time > Self.patienceMilliseconds
         else { continue }
-        // From here on a writer that is still there after all cannot complete its value.
-        let taken = try await pieces.set(
-          claim(0), forKey: entry.key, if: .value(entry.value), durability: Durability.none)
-        guard taken != nil else { continue }
-        try await removePieces(of: id)
-        count += 1
+        if try await abandon(id, claim: entry.value) { count += 1 }
       }
     }
+  }
+
+  /// Removes the pieces of a value, unless its writer has gone on or has completed it.
+  ///
+  /// - Returns: whether the claim was the one that the pieces still had.
+  @discardableResult
+  nonisolated(nonsending) func abandon(
+    _ id: LargeValueID, claim old: [UInt8]
+  ) async throws(StoreError) -> Bool {
+    // From here on a writer that is still there after all adds no piece, and cannot complete its
+    // value.
+    let taken = try await pieces.set(
+      claim(0), forKey: id.claimKey, if: .value(old), durability: Durability.none)
+    guard taken != nil else { return false }
+    try await removePieces(of: id)
+    return true
   }
 
   /// Removes the pieces of a value that has no header, and then its claim.
@@ -202,6 +215,21 @@ extension LargeValues {
 }
 
 extension Store {
+  /// Adds a piece to those of a writer. A piece always has a claim or belongs to a value.
+  ///
+  /// - Throws: `.cancelled` when the pieces were removed because the writer had paused too long.
+  fileprivate func addPiece(
+    _ bytes: [UInt8], _ number: UInt32, to id: LargeValueID, of values: LargeValues,
+    forKey key: Key, claim: [UInt8]
+  ) async throws(StoreError) {
+    _ = try await writeUnit(Durability.none) { (batch) throws(StoreError) in
+      guard try batch.value(forKey: id.claimKey, in: values.pieces) == claim else {
+        throw LargeValues.Writer.lost(key)
+      }
+      try batch.set(bytes, forKey: id.pieceKey(number), in: values.pieces)
+    }
+  }
+
   /// Makes the pieces of a writer the value of its key.
   ///
   /// - Returns: the number of the commit, and the value that was replaced.
@@ -215,11 +243,7 @@ extension Store {
       guard try batch.value(forKey: header.id.claimKey, in: values.pieces) == claim else {
         throw LargeValues.Writer.lost(key)
       }
-      if let bytes = try batch.value(forKey: key, in: values.headers) {
-        let id = try LargeValueHeader(bytes, of: key).id
-        old = id
-        try batch.set(values.claim(0), forKey: id.claimKey, in: values.pieces)
-      }
+      old = try values.giveUpValue(forKey: key, &batch).id
       try batch.removeValue(forKey: header.id.claimKey, in: values.pieces)
       try batch.set(header.bytes, forKey: key, in: values.headers)
     }
@@ -227,19 +251,40 @@ extension Store {
     return (sequence, old)
   }
 
-  /// Returns the value that was removed; nil when the key has none.
+  /// Removes the value of a key.
+  ///
+  /// - Returns: whether the key had an entry, and the pieces of the value.
   fileprivate func removeLargeValue(
     of values: LargeValues, forKey key: Key, _ durability: Durability?
-  ) async throws(StoreError) -> LargeValueID? {
-    var old: LargeValueID?
+  ) async throws(StoreError) -> (exists: Bool, id: LargeValueID?) {
+    var old: (exists: Bool, id: LargeValueID?) = (false, nil)
     _ = try await writeUnit(durability) { (batch) throws(StoreError) in
-      guard let bytes = try batch.value(forKey: key, in: values.headers) else { return }
-      let id = try LargeValueHeader(bytes, of: key).id
-      old = id
-      try batch.set(values.claim(0), forKey: id.claimKey, in: values.pieces)
-      try batch.removeValue(forKey: key, in: values.headers)
+      old = try values.giveUpValue(forKey: key, &batch)
+      if old.exists { try batch.removeValue(forKey: key, in: values.headers) }
     }
     return old
+  }
+}
+
+extension LargeValues {
+  /// Marks the pieces of a key's value as pieces that may be removed.
+  ///
+  /// - Returns: whether the key has an entry, and the pieces of its value. The pieces are not known
+  ///   when the entry is damaged or is no large value; they stay. Otherwise a damaged value could
+  ///   never be replaced.
+  /// - Throws: `.newerFormat`; the errors of ``WriteBatch/value(forKey:in:)``.
+  fileprivate func giveUpValue(
+    forKey key: Key, _ batch: inout WriteBatch
+  ) throws(StoreError) -> (exists: Bool, id: LargeValueID?) {
+    do throws(StoreError) {
+      guard let bytes = try batch.value(forKey: key, in: headers) else { return (false, nil) }
+      let id = try LargeValueHeader(bytes, of: key).id
+      try batch.set(claim(0), forKey: id.claimKey, in: pieces)
+      return (true, id)
+    } catch {
+      guard error.code == .corrupted else { throw error }
+      return (true, nil)
+    }
   }
 }
 
@@ -301,8 +346,8 @@ extension LargeValues {
       }
       buffer.withUnsafeBytes { checksum.update($0) }
       try await renewClaim()
-      try await values.pieces.set(
-        buffer, forKey: id.pieceKey(pieceCount), durability: Durability.none)
+      try await values.store.addPiece(
+        buffer, pieceCount, to: id, of: values, forKey: key, claim: claim)
       length += UInt64(buffer.count)
       pieceCount += 1
       buffer.removeAll(keepingCapacity: true)
@@ -344,8 +389,15 @@ extension LargeValues {
       let header = LargeValueHeader(
         id: id, length: length, pieceBytes: UInt32(LargeValues.pieceBytes),
         checksum: checksum.value)
-      let (sequence, old) = try await values.store.commitLargeValue(
-        header, of: values, forKey: key, claim: claim, durability)
+      let (sequence, old): (SequenceNumber, LargeValueID?)
+      do throws(StoreError) {
+        (sequence, old) = try await values.store.commitLargeValue(
+          header, of: values, forKey: key, claim: claim, durability)
+      } catch {
+        // The value may be visible after an error of the sync; then its pieces have no claim.
+        do throws(StoreError) { try await values.abandon(id, claim: claim) } catch {}
+        throw error
+      }
       // The value is visible. Old pieces that cannot be removed now are removed by a later write.
       if let old { do throws(StoreError) { try await values.removePieces(of: old) } catch {} }
       return sequence

@@ -185,6 +185,58 @@ struct Parts: AsyncSequence, Sendable {
     #expect(try await pieceCount(store) == 0)
   }
 
+  /// A process whose clock is an hour ahead removes the pieces of a writer that has not paused.
+  @Test func noPieceIsWrittenAfterItsClaimWasRemoved() async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let films = try store.largeValues(named: "films")
+    var writer = try await films.writer(forKey: "one")
+    try await writer.append([UInt8](repeating: 1, count: Self.piece))
+    clock.set(toMilliseconds: 1_700_004_000_000)
+    #expect(try await films.removeUnfinished() == 1)
+    clock.set(toMilliseconds: 1_700_000_000_000)
+    var codes: [StoreError.Code] = []
+    do throws(StoreError) {
+      try await writer.append([UInt8](repeating: 2, count: Self.piece))
+    } catch { codes.append(error.code) }
+    #expect(codes == [.cancelled])
+    // What the writer itself would clean up must not be there in the first place.
+    #expect(try await pieceCount(store) == 0)
+    do throws(StoreError) { try await writer.commit() } catch { codes.append(error.code) }
+    #expect(codes == [.cancelled, .cancelled])
+    #expect(try await pieceCount(store) == 0)
+  }
+
+  /// An entry that is no large value stands for a damaged one.
+  @Test func damagedValueIsReplacedAndRemoved() async throws {
+    let store = Store.inMemory()
+    let films = try store.largeValues(named: "films")
+    let headers = try store.orderedKeyspace(named: "films")
+    try await headers.set([1, 2, 3], forKey: "one")
+    try await headers.set([1, 2, 3], forKey: "two")
+    try await films.set(Parts(seed: 1, byteCount: 10), forKey: "one")
+    #expect(
+      try await read(try await films.value(forKey: "one")) == Parts(seed: 1, byteCount: 10).all())
+    #expect(try await films.removeValue(forKey: "two"))
+    #expect(try await films.keys(limit: 9) == ["one"])
+    // A value of a later version is neither replaced nor removed.
+    let later = Array("MLV1".utf8) + [2] + [UInt8](repeating: 0, count: 40)
+    try await headers.set(later, forKey: "three")
+    var codes: [StoreError.Code] = []
+    do { try await films.set(Parts(seed: 1, byteCount: 10), forKey: "three") } catch let error
+      as StoreError
+    { codes.append(error.code) }
+    do throws(StoreError) { try await films.removeValue(forKey: "three") } catch {
+      codes.append(error.code)
+    }
+    #expect(codes == [.newerFormat, .newerFormat])
+    #expect(try await headers.value(forKey: "three") == later)
+    // The value that could not replace it has left no pieces.
+    #expect(try await pieceCount(store) == 1)
+  }
+
   /// The same program removes pieces again, not only with its first write.
   @Test func abandonedPiecesAreRemovedOnceAnHour() async throws {
     let clock = ManualClock(startingAt: 1_700_000_000_000)
