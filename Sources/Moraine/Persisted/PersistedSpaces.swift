@@ -128,13 +128,10 @@ extension PersistedSpaces {
     if unsaved.isEmpty { return }
     let failures = Mutex<[String]>([])
     let hasEnded = BoundedWait.run(atMost: Self.longestEndNanoseconds) {
-      for space in unsaved {
-        do throws(StoreError) {
-          try await space.attempt()
-          try await space.sync()
-        } catch {
-          failures.withLock { $0.append("\(error)") }
-        }
+      // One store that does not answer must not take the time of the others.
+      await withTaskGroup(of: StoreError?.self) { group in
+        for space in unsaved { group.addTask { await space.save() } }
+        for await case let error? in group { failures.withLock { $0.append("\(error)") } }
       }
     }
     var lines = failures.withLock { $0 }
@@ -143,7 +140,27 @@ extension PersistedSpaces {
       lines.append("not saved in \(space.place): " + space.unsavedNames.joined(separator: ", "))
     }
     let text = lines.map { "moraine: at the end of the process: \($0)\n" }.joined()
-    FileHandle.standardError.write(Data(text.utf8))
+    // A process whose standard error is a closed pipe keeps its exit code.
+    let handler = signal(SIGPIPE, SIG_IGN)
+    do { try FileHandle.standardError.write(contentsOf: Data(text.utf8)) } catch {
+      // This error cannot be reported anywhere.
+    }
+    signal(SIGPIPE, handler)
+  }
+}
+
+extension PersistedSpace {
+  /// Saves the settings that are not saved, and waits for the disk.
+  ///
+  /// - Returns: the error, if there is one.
+  fileprivate func save() async -> StoreError? {
+    do throws(StoreError) {
+      try await attempt()
+      try await sync()
+      return nil
+    } catch {
+      return error
+    }
   }
 }
 
