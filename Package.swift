@@ -68,6 +68,7 @@ let package = Package(
     .package(url: "https://github.com/swift-server/async-http-client", from: "1.24.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.0.0"),
     .package(url: "https://github.com/apple/swift-nio", from: "2.81.0"),
+    .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.29.0"),
   ],
   targets: [
     .systemLibrary(
@@ -129,6 +130,7 @@ let package = Package(
         .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["S3"])),
         .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["S3"])),
         .product(name: "NIOPosix", package: "swift-nio", condition: .when(traits: ["S3"])),
+        .product(name: "NIOSSL", package: "swift-nio-ssl", condition: .when(traits: ["S3"])),
       ],
       swiftSettings: settings
     ),

@@ -19,7 +19,7 @@ import Testing
     ],
     "MoraineS3": [
       "MoraineArchive", "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization",
-      "AsyncHTTPClient", "Crypto", "NIOCore", "NIOHTTP1", "NIOPosix",
+      "AsyncHTTPClient", "Crypto", "NIOCore", "NIOHTTP1", "NIOPosix", "NIOSSL",
     ],
     "MoraineTesting": [
       "MoraineArchive", "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization",

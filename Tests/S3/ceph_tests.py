@@ -2,12 +2,12 @@
 """Archives on a Ceph cluster with two gateways.
 
 ceph_tests.py MORAINE FOLDER [--kills N] [--histories N] [--seed N] [--work DIRECTORY]
-              [-- COMMAND...]
+              [--bench PROGRAM] [-- COMMAND...]
 
 Starts the cluster of ceph.py in FOLDER, and runs with it: COMMAND once for each gateway, with
 MORAINE_BUCKET set; the check of a store of objects on both; 16 writers that race for each of many
-names over both gateways; and kills.py, which also stops and kills gateways and OSDs. Needs root,
-boto3, and about 6 GB of memory. Exit code 1 when a step failed.
+names over both gateways; PROGRAM, which is MoraineArchiveBench, on the first gateway; and kills.py,
+which also stops and kills gateways and OSDs. Needs root, boto3, and about 6 GB of memory. Exit code 1 when a step failed.
 """
 
 import argparse
@@ -92,6 +92,12 @@ def run(options, cluster):
     print(f"  100 names, {wrong} with another outcome than one winner", flush=True)
     if wrong:
         return 1
+    if options.bench:
+        step("The benchmark of archives")
+        subprocess.run([options.bench, "--address", address(cluster.endpoints[0], "bench"),
+                        *options.bench_options.split()], check=True)
+    if options.kills == 0:
+        return 0
     step("Writers, gateways and OSDs are killed, over broken networks")
     work = kills.Run(argparse.Namespace(
         moraine=options.moraine, directory=options.work or options.folder + "-kills", kills=options.kills,
@@ -107,6 +113,8 @@ def main():
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--histories", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bench", help="the program MoraineArchiveBench")
+    parser.add_argument("--bench-options", default="", help="its options")
     parser.add_argument("--work", help="where the stores of kills.py are")
     arguments = sys.argv[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)

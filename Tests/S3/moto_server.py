@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server that speaks S3, for tests: moto, one request at a time.
 
-moto_server.py PORT [--slow]
+moto_server.py PORT [--slow] [--tls CERTIFICATE KEY]
 
 moto checks whether an object exists and writes it in two steps, so that several of many concurrent
 requests can create one name: three of sixty names, when sixteen processes raced. The lock makes each
@@ -52,8 +52,13 @@ def main():
         with lock:
             return list(inner(environment, start))
 
+    arguments = sys.argv[2:]
+    pair = None
+    if "--tls" in arguments:
+        index = arguments.index("--tls")
+        pair = tuple(arguments[index + 1:index + 3])
     run_simple("127.0.0.1", port, inner if is_slow else serialized, threaded=True,
-               request_handler=Handler)
+               request_handler=Handler, ssl_context=pair)
 
 
 main()

@@ -6,6 +6,7 @@
   import NIOCore
   import NIOHTTP1
   import NIOPosix
+  import NIOSSL
   import Synchronization
   import SystemPackage
 
@@ -39,6 +40,13 @@
       configuration.timeout.connect = .seconds(10)
       // Only the time without a byte of the answer counts.
       configuration.timeout.read = .seconds(60)
+      // A server of one's own may have a certificate that this machine's authorities have not
+      // signed. Other clients of S3 read the same variable.
+      if let authorities = CurrentProcess.environment("AWS_CA_BUNDLE"), !authorities.isEmpty {
+        var security = TLSConfiguration.makeClientConfiguration()
+        security.trustRoots = .file(authorities)
+        configuration.tlsConfiguration = security
+      }
       return HTTPClient(
         eventLoopGroup: HTTPClient.defaultEventLoopGroup, configuration: configuration)
     }()
