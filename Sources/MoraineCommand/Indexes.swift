@@ -20,7 +20,7 @@ struct Indexes: AsyncParsableCommand {
   @Flag(help: "Print one JSON array.") var json = false
 
   func run() async throws {
-    let list = try await store.reading { store in try await Self.list(store) }
+    let list = try await store.reading { store in try await ListedIndex.all(of: store) }
     if json {
       let objects: [JSONObject] = list.map { each in
         [
@@ -40,34 +40,6 @@ struct Indexes: AsyncParsableCommand {
           + each.state.padding(toLength: 8, withPad: " ", startingAt: 0)
           + Self.padded("\(each.pendingCount)", 9) + "  " + String(decoding: name, as: UTF8.self))
     }
-  }
-
-  private struct Listed: Sendable {
-    let keyspace: String
-    let name: String
-    let state: String
-    let entryCount: Int
-    let pendingCount: Int
-  }
-
-  private static func list(_ store: Store) async throws -> [Listed] {
-    var result: [Listed] = []
-    let snapshot = try await store.snapshot()
-    for statistics in try await store.keyspaceStatistics() {
-      guard let indexed = IndexLayout.indexedName(of: statistics.name) else { continue }
-      let entries = snapshot.keyspace(named: statistics.name)
-      let catalog = try IndexCatalog(
-        try entries.value(forKey: IndexLayout.catalogKey), of: indexed)
-      let pending = try entries.count(in: IndexLayout.allPending)
-      for index in catalog.indexes {
-        let range = KeyRange.prefix(Key(IndexLayout.prefix(of: index.number)))
-        result.append(
-          Listed(
-            keyspace: indexed, name: index.name, state: "\(index.state)",
-            entryCount: try entries.count(in: range), pendingCount: pending))
-      }
-    }
-    return result
   }
 
   private static func padded(_ text: String, _ width: Int) -> String {

@@ -24,14 +24,15 @@ struct Keyspaces: AsyncParsableCommand {
 
 /// The table of keyspaces that `keyspaces` and `stats` print.
 enum KeyspaceList {
-  static func json(_ keyspaces: [KeyspaceStatistics]) -> String {
-    let objects: [JSONObject] = keyspaces.map { keyspace in
+  static func json(_ keyspaces: [KeyspaceStatistics]) -> String { objects(keyspaces).json }
+
+  static func objects(_ keyspaces: [KeyspaceStatistics]) -> [JSONObject] {
+    keyspaces.map { keyspace in
       [
         "name": keyspace.name, "isOrdered": keyspace.isOrdered, "count": keyspace.count,
         "liveBytes": keyspace.liveBytes,
       ]
     }
-    return objects.json
   }
 
   static func text(_ keyspaces: [KeyspaceStatistics]) -> String {

@@ -22,7 +22,8 @@ enum SegmentList {
     }.joined(separator: "\n")
   }
 
-  private static func kind(_ segment: SegmentStatistics) -> String {
+  /// Returns what a segment is; empty for one that was only filled.
+  static func kind(_ segment: SegmentStatistics) -> String {
     if segment.isClustered { return "compacted in key order" }
     return segment.isCompacted ? "compacted" : segment.isSealed ? "" : "open"
   }

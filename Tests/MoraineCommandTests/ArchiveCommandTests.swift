@@ -1,6 +1,10 @@
 import Foundation
 import Testing
 
+#if canImport(FoundationXML)
+  import FoundationXML
+#endif
+
 /// The commands for archives, as their users run them.
 @Suite(.timeLimit(.minutes(10))) struct ArchiveCommandTests {
   let place: Place
@@ -44,6 +48,56 @@ import Testing
       "restore", archive, restored("now"), "--at", "2999-01-01T00:00:00Z")
     #expect(now.code == 0, "\(now)")
     #expect(try await Moraine.run("get", restored("now"), "k").text == "x")
+  }
+
+  /// What doctor says of a store and its archive: complete, behind the store, ahead of it, of
+  /// another store, missing.
+  @Test func doctorComparesAStoreWithItsArchive() async throws {
+    func doctor(_ store: String, _ archive: String, code: Int32) async throws -> String {
+      let outcome = try await Moraine.run("doctor", store, "--archive", archive)
+      #expect(outcome.code == code, "\(outcome)")
+      return outcome.text
+    }
+    try await place.drive("put 6b 76", "put 6c 77")
+    #expect(try await doctor(place.store, archive, code: 10).contains("could not be read"))
+    _ = try await Moraine.run("archive", place.store, archive, "--create")
+    let complete = try await doctor(place.store, archive, code: 0)
+    #expect(complete.contains("up to sequence 2, ") && complete.contains(": everything."))
+    #expect(complete.contains("Nothing to do."), "\(complete)")
+    let older = restored("older")
+    _ = try await Moraine.run("restore", archive, older)
+    try await place.drive("put 6b 78", "del 6c", "put 6d 79")
+    let rest = try await doctor(place.store, archive, code: 0)
+    #expect(rest.contains("; 3 operations of the store are not archived."), "\(rest)")
+    #expect(rest.contains("moraine archive \(place.store) \(archive)\n"), "\(rest)")
+    _ = try await Moraine.run("archive", place.store, archive, "--checkpoint")
+    let ahead = try await doctor(older, archive, code: 0)
+    #expect(ahead.contains("; that is 3 operations more than the store has."), "\(ahead)")
+    #expect(ahead.contains("--adopt"), "\(ahead)")
+    let plain = try await Moraine.run("doctor", place.store)
+    #expect(plain.text.contains("The store was archived: archive "), "\(plain)")
+    let other = restored("other")
+    _ = try await Moraine.run("put", other, "k", "v")
+    #expect(try await doctor(other, archive, code: 0).contains("the copy of another store"))
+    let json = try await Moraine.run("doctor", place.store, "--archive", archive, "--json")
+    let object = try JSONSerialization.jsonObject(with: Data(json.output)) as? [String: Any]
+    #expect((object?["archive"] as? [String: Any])?["unarchivedCount"] as? Int == 0, "\(json)")
+  }
+
+  @Test func archiveIsDrawn() async throws {
+    try await place.drive("put 6b 76", "put 6c 77")
+    _ = try await Moraine.run("archive", place.store, archive, "--create")
+    for number in 0..<3 {
+      try await place.drive("put 6b 7\(number)")
+      _ = try await Moraine.run("archive", place.store, archive, "--checkpoint")
+    }
+    let svg = place.folder.appendingPathComponent("archive.svg")
+    let outcome = try await Moraine.run("archive-info", archive, "--svg", svg.path)
+    #expect(outcome.code == 0, "\(outcome)")
+    let text = String(decoding: try Data(contentsOf: svg), as: UTF8.self)
+    #expect(XMLParser(data: Data(text.utf8)).parse())
+    #expect(text.contains("newest state of sequence 5, ") && text.contains(">checkpoint 4</text>"))
+    #expect(text.components(separatedBy: "class=\"strong\"").count - 1 == 4, "\(text)")
   }
 
   /// Regression: a store that processes had shared was opened as a shared one, and refused.

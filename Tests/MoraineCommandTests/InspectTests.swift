@@ -1,4 +1,6 @@
 import Foundation
+import Moraine
+import SystemPackage
 import Testing
 
 #if canImport(FoundationXML)
@@ -83,6 +85,35 @@ import Testing
     #expect(text.contains("1 segment,"), "\(text.prefix(600))")
     let bars = text.components(separatedBy: "fill-opacity").count - 1
     #expect(20...60 ~= bars, "\(bars)")
+  }
+
+  /// Names of keyspaces may contain anything, also what ends an XML element.
+  @Test func keyspacesIndexesAndKeyOrderAreDrawn() async throws {
+    struct Note: Codable, Identifiable, Sendable {
+      var id: Int
+      var topic: String
+    }
+    let store = try await Store.open(at: FilePath(place.store))
+    let notes = try LocalRepository<Note>(
+      in: store, named: "notes", indexes: [.index("topic", on: \.topic)])
+    try await notes.save(contentsOf: (0..<50).map { Note(id: $0, topic: "\($0 % 5)") })
+    try await notes.buildIndexes()
+    let ordered = try store.orderedKeyspace(named: "a </text> & <b>")
+    for number in 0..<30 { try await ordered.set([1, 2, 3], forKey: Key("\(number)")) }
+    try await store.close()
+    let svg = place.folder.appendingPathComponent("store.svg")
+    let outcome = try await Moraine.run("inspect", place.store, "--svg", svg.path)
+    #expect(outcome.code == 0, "\(outcome)")
+    let text = String(decoding: try Data(contentsOf: svg), as: UTF8.self)
+    #expect(XMLParser(data: Data(text.utf8)).parse())
+    #expect(text.contains(">notes</text>") && text.contains("50 keys, "), "\(text)")
+    #expect(text.contains(": topic 50</text>"), "\(text)")
+    #expect(text.contains("a &lt;/text&gt; &amp; &lt;b&gt;: from left to right its keys"))
+    #expect(text.contains("neighbours lie in 1.00 of 12 parts"), "\(text)")
+    let doctor = try await Moraine.run("doctor", place.store)
+    #expect(doctor.code == 0, "\(doctor)")
+    #expect(doctor.text.contains("  notes: 50 keys, ") && doctor.text.contains(": topic 50\n"))
+    #expect(doctor.text.contains("a </text> & <b>: 30 keys, "), "\(doctor)")
   }
 
   @Test func missingSegmentOrStoreIsAUsageError() async throws {

@@ -19,6 +19,16 @@ import Testing
     }
   }
 
+  @Test func barsOfCharactersHaveTheirWidth() {
+    for share in [-1, 0, 0.001, 0.1, 0.333, 0.5, 0.99, 1, 2] {
+      #expect(TextBar.bar(share, width: 10).count == 10)
+    }
+    #expect(TextBar.bar(0.5, width: 4) == "██  " && TextBar.bar(0.0001, width: 4) == "▏   ")
+    #expect(TextBar.bar(0.5625, width: 2) == "█▏" && TextBar.bar(0, width: 2) == "  ")
+    #expect(TextBar.columns([0, 0.5, 1], width: 10) == "▁▄█")
+    #expect(TextBar.columns([0, 1, 1, 1], width: 2) == "▄█" && TextBar.columns([], width: 2) == "")
+  }
+
   @Test func hexadecimalTakesDigitsOnly() {
     for byte in 0...255 as ClosedRange<UInt8> {
       let isDigit = Character(UnicodeScalar(byte)).isHexDigit

@@ -2,6 +2,10 @@ import Foundation
 import Synchronization
 import Testing
 
+#if canImport(FoundationXML)
+  import FoundationXML
+#endif
+
 /// `moraine watch` and `moraine bench`, as their users run them.
 @Suite(.timeLimit(.minutes(10))) struct WatchTests {
   let place: Place
@@ -82,9 +86,15 @@ import Testing
     #expect(rows.contains("fillrandom") && rows.contains("fillsync x256") && rows.count > 12)
     #expect(try Self.lines(outcome).allSatisfy { ($0["microseconds"] as? Double ?? 0) > 0 })
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.folder.path).isEmpty)
+    let svg = place.folder.appendingPathComponent("bench.svg")
     let table = try await Moraine.run(
-      "bench", place.folder.path, "--count", "10", "--commits", "2", "--value-size", "0")
+      "bench", place.folder.path, "--count", "10", "--commits", "2", "--value-size", "0",
+      "--svg", svg.path)
     #expect(table.code == 0 && table.text.contains("readrandom, snapshot"), "\(table)")
+    let drawing = try Data(contentsOf: svg)
+    #expect(XMLParser(data: drawing).parse())
+    let bars = String(decoding: drawing, as: UTF8.self).components(separatedBy: "\"strong\"")
+    #expect(bars.count - 1 == rows.count)
     let nowhere = try await Moraine.run("bench", place.folder.path + "/nowhere")
     #expect(nowhere.code == 2)
     #expect(try await Moraine.run("bench", place.folder.path, "--count", "0").code == 2)

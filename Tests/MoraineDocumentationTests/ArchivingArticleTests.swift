@@ -20,6 +20,14 @@ import Testing
 
     try await writer.flush()  // the archive has everything that was written before
     try await writer.detach()
+
+    let status = writer.status
+    if let moment = status.upToDateAt {
+      print("the archive lags by at most \(ContinuousClock.now - moment)")
+    }
+    print("\(status.traffic.requestCount) requests, \(status.traffic.sentBytes) bytes sent")
+    print("\(status.heldBytes) bytes of replaced segments wait")
+    #expect(status.upToDateAt != nil && status.traffic.requestCount > 0)
     #expect(writer.status.archivedSequence == number)
     try await store.close()
     let restored = FilePath(ground.folder.appending(path: "restored.moraine").path)

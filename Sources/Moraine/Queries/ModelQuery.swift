@@ -10,10 +10,12 @@ import MoraineEngine
 ///   .fetch()
 /// ```
 ///
-/// A query uses at most one index: the one that leaves the fewest models, or the one that has the
-/// wanted order. Models that the index does not exclude are decoded, and the other conditions are
-/// applied to them. Without a suitable index, all models are decoded; ``explain()`` says
-/// so, and ``requiringIndex()`` makes it an error.
+/// A query uses at most one index: the one that matches the most conditions, where an equal value
+/// counts twice as much as a range, and among these the one that has the wanted order. The numbers
+/// of the models do not count, so the pages of a query all use the same index. Models that the
+/// index does not exclude are decoded, and the other conditions are applied to them. Without a
+/// suitable index, all models are decoded; ``explain()`` says so, and ``requiringIndex()`` makes it
+/// an error.
 ///
 /// A query reads the models at one moment, off the store's actor. A query is a value: it can be
 /// kept, changed and run any number of times.

@@ -106,14 +106,31 @@ struct ArchiveInformation: AsyncParsableCommand {
       each checkpoint, the newest first: checkpoint, position, sequence, time, term,
       extent. The extent says what a cleaning has left: moments (each moment from the
       checkpoint on), state (its state alone), removed.
+
+      --svg FILE draws the checkpoints, and which moments can be restored.
+
+        moraine archive-info file:/mnt/nas/users --svg users-archive.svg
       """)
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
   @Flag(help: "List all checkpoints, and what can be restored from each.")
   var checkpoints = false
+  @Option(help: "Draw the archive into this file.", completion: .file(extensions: ["svg"]))
+  var svg: String?
   @Flag(help: "Print JSON objects.") var json = false
+
+  func validate() throws {
+    if svg != nil, json || checkpoints {
+      throw ValidationError("--svg excludes --json and --checkpoints")
+    }
+  }
 
   func run() async throws {
     if checkpoints { return try await list() }
+    if let svg {
+      let archive = try await archive.open()
+      let (info, checkpoints) = (try await archive.info(), try await archive.checkpoints())
+      return try ArchivePicture(info: info, checkpoints: checkpoints).write(to: svg)
+    }
     let info = try await archive.open().info()
     let time = Moment.text(milliseconds: info.milliseconds)
     if json {

@@ -15,8 +15,11 @@ struct ArchivePlace: ExpressibleByArgument {
   }
 
   private let kind: Kind
+  /// The place, as the user named it.
+  let text: String
 
   init?(argument: String) {
+    text = argument
     if argument.hasPrefix("s3:") {
       kind = .bucket(argument)
       return

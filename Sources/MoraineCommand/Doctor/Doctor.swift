@@ -8,8 +8,11 @@ struct Doctor: AsyncParsableCommand {
     discussion: """
       Reads every byte and changes nothing. Reports whether the store is sound, how
       it was last closed and what the next opening will do about that, how much of
-      it is garbage, and which files do not belong to it. Exit code 3 if the store
-      is damaged.
+      it is garbage, its keyspaces and their indexes, and which files do not belong
+      to it. Exit code 3 if the store is damaged.
+
+      --archive PLACE also reads the archive of the store, and reports which
+      operations it lacks. Exit code 10 if it cannot be reached.
 
       --salvage NEW creates a new store from all intact records of a damaged store,
       and lists the losses: file, offset, sequence numbers, and the keys that can
@@ -18,9 +21,12 @@ struct Doctor: AsyncParsableCommand {
 
         moraine doctor users.moraine
         moraine doctor users.moraine --salvage rescued.moraine
+        moraine doctor users.moraine --archive file:/mnt/nas/users
 
       With --json one object: isSound, wasClean, count, segmentCount, diskBytes,
-      liveBytes, spaceAmplification, problems and advice; for a damaged store also
+      liveBytes, spaceAmplification, keyspaces, problems and advice; with --archive
+      also archive: id, storeID, sequence, position, time and unarchivedCount, or
+      problem; for a damaged store also
       salvage: the recordCount that a salvage would bring back, and its losses. With
       --salvage isComplete, count, recordCount, segmentCount, readBytes, losses and
       torn, arrays of kind, file, offset, lengthBytes, reason, recordCount, after,
@@ -34,13 +40,23 @@ struct Doctor: AsyncParsableCommand {
       valueName: "directory"),
     completion: .directory)
   var salvage: String?
+  @Option(help: "Compare the store with its archive: file:/DIRECTORY, or s3://BUCKET/PREFIX.")
+  var archive: ArchivePlace?
   @Flag(help: "Print one JSON object.") var json = false
+
+  func validate() throws {
+    if salvage != nil, archive != nil {
+      throw ValidationError("--salvage and --archive exclude each other")
+    }
+  }
 
   func run() async throws {
     if let salvage { return try await rescue(into: salvage) }
     let bar = ProgressBar("reading")
     defer { bar.finish() }
     var examination: Examination
+    // Before the store is read: in a live store the archive is never ahead of it then.
+    let comparison = try await Self.comparison(archive)
     do {
       examination = try await store.reading { store in
         let report = try await store.verify { progress in
@@ -48,7 +64,8 @@ struct Doctor: AsyncParsableCommand {
         }
         return Examination(
           problems: report.problems, statistics: try await store.statistics(),
-          recovery: await store.recoveryReport, segments: try await store.segmentStatistics())
+          recovery: await store.recoveryReport, segments: try await store.segmentStatistics(),
+          figures: report.problems.isEmpty ? try await KeyspaceFigures(store) : nil)
       }
     } catch let error as StoreError where error.code == .corrupted {
       // Opening stops at the first damage.
@@ -57,12 +74,24 @@ struct Doctor: AsyncParsableCommand {
     if examination.problems.contains(where: { $0.code == .corrupted }) {
       examination.survey = try await Store.survey(FilePath(store.directory))
     }
+    examination.archive = comparison
+    do { examination.manifest = try store.manifest() } catch  where !examination.problems.isEmpty {
+      // The problems say already that the manifest is damaged.
+    }
     bar.finish()
     try Output.line(
       json ? examination.json(directory: store.directory) : examination.text(store.directory))
-    guard !examination.problems.isEmpty else { return }
+    guard !examination.problems.isEmpty else {
+      if let problem = comparison?.problem { throw Failure(code: problem.exitCode, message: nil) }
+      return
+    }
     let isDamaged = examination.problems.contains { $0.code == .corrupted }
     throw Failure(code: isDamaged ? 3 : examination.problems[0].exitCode, message: nil)
+  }
+
+  private static func comparison(_ place: ArchivePlace?) async throws -> ArchiveComparison? {
+    guard let place else { return nil }
+    return try await ArchiveComparison(place)
   }
 
   private func rescue(into path: String) async throws {

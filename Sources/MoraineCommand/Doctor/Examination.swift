@@ -1,4 +1,5 @@
 import Moraine
+import MoraineFormat
 
 /// The findings of `doctor` about a store, as text.
 struct Examination {
@@ -10,6 +11,12 @@ struct Examination {
   var statistics: Store.Statistics?
   var recovery: RecoveryReport?
   var segments: [SegmentStatistics] = []
+  /// Nil if the store is not sound.
+  var figures: KeyspaceFigures?
+  /// Nil if the manifest could not be read.
+  var manifest: Manifest?
+  /// The archive, if the user named one.
+  var archive: ArchiveComparison?
   /// The report that a salvage of the damaged store would have.
   var survey: SalvageReport?
 
@@ -18,6 +25,12 @@ struct Examination {
     lines += problems.map { "  \($0)" }
     if let recovery { lines += closing(recovery) }
     if let statistics { lines += size(statistics) }
+    if let figures, figures.areWorthShowing { lines += ["Keyspaces:"] + figures.lines }
+    if let archive {
+      lines += archive.lines(storeID: manifest?.storeID, last: statistics?.lastSequence)
+    } else if let sentence = manifest?.archiveSentence {
+      lines.append(sentence)
+    }
     if let recovery { lines += surroundings(recovery) }
     if let survey { lines += SalvageText(report: survey).preview }
     let advice = advice(directory)
@@ -66,6 +79,10 @@ struct Examination {
       lines.append(
         "  \(Units.bytes(disk - live)) is garbage: overwritten and removed records, and marks.")
     }
+    if segments.count > 1 {
+      let shares = segments.map(\.liveRatio)
+      lines.append("  \(TextBar.columns(shares, width: 64))  live share of each segment")
+    }
     return lines
   }
 
@@ -106,6 +123,10 @@ struct Examination {
         advice.append("To free \(Units.bytes(garbage)) now: moraine compact \(path)")
       }
     }
+    if let archive {
+      let last = statistics?.lastSequence
+      advice += archive.advice(path, storeID: manifest?.storeID, last: last)
+    }
     if recovery?.checkpointProblem != nil {
       advice.append("Ignore the checkpoint: the next orderly close writes a new one.")
     }
@@ -122,6 +143,8 @@ struct Examination {
       object.add("liveBytes", statistics.liveBytes)
       object.add("spaceAmplification", statistics.spaceAmplification)
     }
+    if let figures { object.add("keyspaces", KeyspaceList.objects(figures.keyspaces)) }
+    if let archive { object.add("archive", archive.object(last: statistics?.lastSequence)) }
     object.add("problems", problems)
     if let survey { object.add("salvage", SalvageText(report: survey).previewObject) }
     object.add("advice", advice(directory))

@@ -15,8 +15,10 @@ struct Inspect: AsyncParsableCommand {
       programs use the store. With --json each line is an object.
 
       --svg FILE draws the store: a bar for each segment, as long as the segment,
-      dark where records are live and light where they are garbage. For the drawing
-      the store is opened, and read completely.
+      dark where records are live and light where they are garbage; a bar for each
+      keyspace, with the indexes of its models; and for each ordered keyspace the
+      places in the log that its keys lead to, which a scan reads from. For the
+      drawing the store is opened, and read completely.
 
         moraine inspect users.moraine --segment 3 | less
         moraine inspect users.moraine --svg users.svg
@@ -42,30 +44,30 @@ struct Inspect: AsyncParsableCommand {
       let bytes = try read(directory.appendingPathComponent(name))
       return try SegmentListing(bytes: bytes, name: name, json: json).print()
     }
-    let bytes = try read(directory.appendingPathComponent(Manifest.fileName))
-    let manifest = try decoded(bytes, Manifest.fileName) { try Manifest(decoding: $0) }
-    try ManifestListing(manifest: manifest, json: json).print()
-  }
-
-  private func read(_ url: URL) throws -> [UInt8] {
-    do {
-      return [UInt8](try Data(contentsOf: url))
-    } catch CocoaError.fileReadNoSuchFile, CocoaError.fileNoSuchFile {
-      throw Failure.usage("the file \(url.path) does not exist")
-    } catch {
-      throw Failure("read \(url.path)", error)
-    }
+    try ManifestListing(manifest: try store.manifest(), json: json).print()
   }
 
   private func draw(into path: String) async throws {
-    let segments = try await store.reading { store in
-      try await store.segmentLiveness(partCount: LivenessPicture.partCount)
-    }
-    let text = LivenessPicture(segments: segments).svg
-    do {
-      try Data(text.utf8).write(to: URL(fileURLWithPath: path))
-    } catch {
-      throw Failure("write \(path)", error)
-    }
+    let manifest = try store.manifest()
+    try await store.reading { store in try await StorePicture(store, manifest) }.write(to: path)
+  }
+}
+
+extension StoreOptions {
+  /// Reads the manifest, without opening the store.
+  func manifest() throws -> Manifest {
+    let url = URL(fileURLWithPath: directory).appendingPathComponent(Manifest.fileName)
+    return try decoded(try read(url), Manifest.fileName) { try Manifest(decoding: $0) }
+  }
+}
+
+/// Reads a file of a store.
+private func read(_ url: URL) throws -> [UInt8] {
+  do {
+    return [UInt8](try Data(contentsOf: url))
+  } catch CocoaError.fileReadNoSuchFile, CocoaError.fileNoSuchFile {
+    throw Failure.usage("the file \(url.path) does not exist")
+  } catch {
+    throw Failure("read \(url.path)", error)
   }
 }

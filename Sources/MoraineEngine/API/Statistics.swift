@@ -100,3 +100,14 @@ public struct SegmentLiveness: Hashable, Sendable {
   /// Live share of each part of the segment, 0 to 1; the parts are equally long.
   public internal(set) var shares: [Double]
 }
+
+/// Where the records of an ordered keyspace lie in the log.
+package struct KeyOrderPlaces: Hashable, Sendable {
+  /// Number of entries in each part of the log, by columns of the keys: `counts[column][row]`. The
+  /// columns have equally many keys, but for one; the rows have equally many bytes of the log, the
+  /// oldest first.
+  package internal(set) var counts: [[Int]]
+
+  /// Number of the keys.
+  package var keyCount: Int { counts.reduce(0) { $0 + $1.reduce(0, +) } }
+}

@@ -457,7 +457,56 @@ extension Store {
   }
 }
 
+extension Store {
+  /// Returns where the records of an ordered keyspace lie in the log: a picture of how many places
+  /// a scan reads from.
+  ///
+  /// - Parameters:
+  ///   - keyspace: the keyspace; nil is returned for one that is hashed or does not exist.
+  ///   - columns: the number of parts into which the keys are divided, in their order; at least 1.
+  ///   - rows: the number of parts into which the log is divided; at least 1.
+  /// - Throws: `.closed`, `.corrupted`, `.io`.
+  /// - Complexity: O(keys). No record is read. Nothing else runs on the store during the call.
+  package func keyOrderPlaces(
+    in keyspace: String, columns: Int, rows: Int
+  ) async throws(StoreError) -> KeyOrderPlaces? {
+    precondition(columns > 0 && rows > 0, "a picture has at least one column and one row")
+    try await checkOpen()
+    guard engine != nil, let id = id(of: keyspace), engine!.live.trees.isOrdered(id) else {
+      return nil
+    }
+    return try engine!.keyOrderPlaces(in: id, columns: columns, rows: rows)
+  }
+}
+
 extension EngineState {
+  fileprivate mutating func keyOrderPlaces(
+    in id: UInt16, columns: Int, rows: Int
+  ) throws(StoreError) -> KeyOrderPlaces {
+    let row = [Int](repeating: 0, count: rows)
+    var counts = [[Int]](repeating: row, count: columns)
+    var starts: [Int: UInt64] = [:]
+    var length: UInt64 = 0
+    for slot in log.table.readingOrder {
+      starts[slot] = length
+      length += UInt64(log.table[slot].end)
+    }
+    guard var walk = try walk(id, .all, .ascending, limit: .max) else {
+      return KeyOrderPlaces(counts: counts)
+    }
+    let keyCount = walk.remainingCount(live.trees)
+    var number = 0
+    while number < keyCount, let address = walk.next(live.trees) {
+      guard let start = starts[address.slot] else {
+        throw .indexDamaged("a tree names a segment that the store does not have", nil)
+      }
+      let place = start + UInt64(address.offset)
+      counts[number * columns / keyCount][min(rows - 1, Int(place * UInt64(rows) / length))] += 1
+      number += 1
+    }
+    return KeyOrderPlaces(counts: counts)
+  }
+
   /// Returns the range of bytes that the next live record occupies.
   fileprivate mutating func nextLive(_ cursor: inout LogCursor) throws(StoreError) -> Range<Int>? {
     guard let (address, record) = try cursor.nextRecord(live, log.table) else { return nil }

@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A user's package that enables every trait. Its tests test the integrations, which a build without
+// A user's package that enables every trait of the integrations. Its tests test the integrations, which a build without
 // traits does not contain. Scripts/clients runs the tests.
 let package = Package(
   name: "IntegrationsClient",

@@ -85,6 +85,40 @@ import Testing
     }
   }
 
+  /// The picture that `inspect --svg` draws: each key once, and neighbours close together after
+  /// compaction has written the records in the order of their keys.
+  @Test func placesInKeyOrderShowWhatCompactionBroughtTogether() async throws {
+    let directory = try TestDirectory()
+    var configuration = Self.configuration(.mapped)
+    configuration.segmentSizeBytes = 4 << 20
+    let store = try Store(at: directory.path, configuration: configuration)
+    let keyspace = try store.orderedKeyspace(named: "k")
+    #expect(try await store.keyOrderPlaces(in: "k", columns: 20, rows: 10) == nil)
+    var random = SeededGenerator(seed: 3)
+    let noise = (0..<100).map { _ in UInt8.random(in: 0...255, using: &random) }
+    for number in (0..<2000).shuffled(using: &random) {
+      try await keyspace.set(noise, forKey: Key(String(format: "%06d", number)))
+    }
+    try await store.set([1], forKey: "hashed")
+    #expect(try await store.keyOrderPlaces(in: "", columns: 20, rows: 10) == nil)
+    #expect(try await store.keyOrderPlaces(in: "none", columns: 20, rows: 10) == nil)
+    func occupied() async throws -> [Int] {
+      let places = try #require(try await store.keyOrderPlaces(in: "k", columns: 20, rows: 10))
+      #expect(places.keyCount == 2000)
+      #expect(places.counts.count == 20 && places.counts.allSatisfy { $0.count == 10 })
+      #expect(places.counts.allSatisfy { $0.reduce(0, +) == 100 })
+      return places.counts.map { column in column.count { $0 > 0 } }
+    }
+    // A hundred keys that were written at random are in all ten parts of the log.
+    #expect(try await occupied().allSatisfy { $0 >= 8 })
+    _ = try await store.compact()
+    #expect(try await store.segmentStatistics().contains(where: \.isClustered))
+    // A column is half as wide as a row is high: it lies in one row, or on the edge of two.
+    let after = try await occupied()
+    #expect(after.allSatisfy { $0 <= 2 }, "\(after)")
+    try await store.close()
+  }
+
   @Test func compactionWritesOrderedRecordsByKeyAndOthersBySequence() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration(.mapped))
