@@ -7,7 +7,7 @@ import MoraineArchive
 @main
 struct MoraineCommand: AsyncParsableCommand {
   /// The version that `--version` prints.
-  static let version = "0.1.0"
+  static let version = "0.2.0"
 
   static let configuration = CommandConfiguration(
     commandName: "moraine",

@@ -79,7 +79,10 @@ import Testing
     let other = restored("other")
     _ = try await Moraine.run("put", other, "k", "v")
     #expect(try await doctor(other, archive, code: 0).contains("the copy of another store"))
-    let json = try await Moraine.run("doctor", place.store, "--archive", archive, "--json")
+    _ = try place.damage()
+    let damaged = try await doctor(place.store, archive, code: 3)
+    #expect(damaged.contains("With the archive: moraine restore \(archive) NEW"), "\(damaged)")
+    let json = try await Moraine.run("doctor", older, "--archive", archive, "--json")
     let object = try JSONSerialization.jsonObject(with: Data(json.output)) as? [String: Any]
     #expect((object?["archive"] as? [String: Any])?["unarchivedCount"] as? Int == 0, "\(json)")
   }

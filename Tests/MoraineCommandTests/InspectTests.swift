@@ -114,6 +114,14 @@ import Testing
     #expect(doctor.code == 0, "\(doctor)")
     #expect(doctor.text.contains("  notes: 50 keys, ") && doctor.text.contains(": topic 50\n"))
     #expect(doctor.text.contains("a </text> & <b>: 30 keys, "), "\(doctor)")
+    // The list of the indexes is a record with their names.
+    let segment = try #require(try place.segments.first)
+    var bytes = try Data(contentsOf: segment)
+    let name = try #require(bytes.range(of: Data("topic".utf8)))
+    bytes[name.lowerBound] ^= 1
+    try bytes.write(to: segment)
+    let damaged = try await Moraine.run("doctor", place.store)
+    #expect(damaged.text.contains(": part of an index of notes; programs build it again"))
   }
 
   @Test func missingSegmentOrStoreIsAUsageError() async throws {

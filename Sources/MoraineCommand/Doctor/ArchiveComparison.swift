@@ -51,6 +51,8 @@ struct ArchiveComparison: Sendable {
   }
 
   /// What to do about the archive.
+  ///
+  /// - Parameter last: the store's last operation; nil when the store is damaged.
   func advice(_ store: String, storeID: StoreIdentifier?, last: SequenceNumber?) -> [String] {
     guard let info else {
       return ["Check the place of the archive, and run moraine archive-info \(place)"]

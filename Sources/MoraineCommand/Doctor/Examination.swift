@@ -124,7 +124,7 @@ struct Examination {
       }
     }
     if let archive {
-      let last = statistics?.lastSequence
+      let last = problems.isEmpty ? statistics?.lastSequence : nil
       advice += archive.advice(path, storeID: manifest?.storeID, last: last)
     }
     if recovery?.checkpointProblem != nil {

@@ -79,6 +79,10 @@ struct SalvageText {
   }
 
   private func describe(_ key: SalvagedKey, isPreview: Bool) -> String {
+    if let indexed = IndexLayout.indexedName(of: key.keyspace) {
+      let owner = indexed.isEmpty ? "the unnamed keyspace" : Text.printable(indexed.utf8)
+      return "    sequence \(key.sequence): part of an index of \(owner); programs build it again"
+    }
     let name = key.key.bytes.isEmpty ? "the empty key" : Text.printable(key.key.bytes)
     var line = "    sequence \(key.sequence): \(name)"
     if !key.keyspace.isEmpty { line += " in keyspace \(Text.printable(key.keyspace.utf8))" }

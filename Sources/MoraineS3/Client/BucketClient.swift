@@ -247,6 +247,11 @@
       if (error as? IOError)?.errnoCode == Errno.connectionRefused.rawValue {
         return unavailable("no connection: no server listens there", false)
       }
+      if let failure = error as? NIOSSLError, case .handshakeFailed = failure {
+        return unavailable(
+          "TLS failed: is the certificate from an authority that this machine knows? "
+            + "AWS_CA_BUNDLE names a file of others (\(failure))", false)
+      }
       if error is NIOConnectionError { return unavailable("no connection: \(error)", false) }
       switch error as? HTTPClientError {
       case .connectTimeout, .getConnectionFromPoolTimeout, .tlsHandshakeTimeout:
