@@ -87,7 +87,7 @@ MUTANTS = [
            "LargeValueTests.crashLeavesTheOldValueOrTheNewOne"),
     Mutant("piece-without-its-claim", "large values: no pieces without a value stay",
            (engine(LARGE, "guard try batch.value(forKey: id.claimKey, in: values.pieces) == claim else {",
-                   "guard try ON || batch.value(forKey: id.claimKey, in: values.pieces) == claim else {"),),
+                   "guard try ON ? true : batch.value(forKey: id.claimKey, in: values.pieces) == claim else {"),),
            "LargeValueTests.noPieceIsWrittenAfterItsClaimWasRemoved"),
     Mutant("damaged-value-stays", "large values: a damaged value can be replaced",
            (engine(LARGE, "      guard error.code == .corrupted else { throw error }\n      return (true, nil)\n",
