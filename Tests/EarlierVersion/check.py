@@ -53,10 +53,13 @@ def expect(program, store, model, what):
 
 
 def files(folder):
-    """The names and digests of all files below a folder."""
+    """The names and digests of all files below a folder, without the file of the store's lock, which
+    a program creates before it reads anything."""
     found = {}
     for path, _, names in os.walk(folder):
         for name in names:
+            if name == "LOCK":
+                continue
             with open(os.path.join(path, name), "rb") as file:
                 found[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
     return found

@@ -145,27 +145,34 @@ import Testing
     #expect(compressed > 1000)
   }
 
-  /// The numbers of the places in the table end at 2^32. Then the table is cleared: what it
-  /// contains would become places of values when the numbers come to them again.
+  /// The numbers of the places in the table end at 2^32. Then the table is cleared: what it contains
+  /// would become places of values when the numbers come to them again.
   @Test func compressorServesMoreThanFourGigabytes() throws {
     var generator = SeededGenerator(seed: 65)
-    let value = fewLetters(3000, &generator)
-    let other = fewLetters(6000, &generator)
-    var fresh = BlockEncoder()
-    let expected = try #require(encode(value, &fresh))
-    let expectedOther = try #require(encode(other, &fresh))
-    for distance in [0, 1, 2999, 3000, 3001, 9000] {
-      var encoder = BlockEncoder(firstNumber: UInt32.max - UInt32(distance))
-      for _ in 0..<5 { #expect(encode(value, &encoder) == expected, "\(distance)") }
+    let noise = generator.bytes(3000)
+    var other = noise
+    for start in stride(from: 0, to: 2900, by: 29) {
+      other += noise[start..<start + 8]
+      other += generator.bytes(8)
     }
-    let first = UInt32.max - UInt32(value.count)
+    other += Array(repeating: 0, count: 200)
+    var fresh = BlockEncoder()
+    let expected = try #require(encode(other, &fresh))
+    let length = UInt32(other.count)
+    for distance in [0, 1, length - 1, length, length + 1, 3 * length] {
+      var encoder = BlockEncoder(firstNumber: UInt32.max - distance)
+      for _ in 0..<5 { #expect(encode(other, &encoder) == expected, "\(distance)") }
+    }
+    let first = UInt32.max - 3 * length
     var encoder = BlockEncoder(firstNumber: first)
-    #expect(encode(value, &encoder) == expected)
-    _ = encode(Array(value.prefix(24)), &encoder)
+    _ = encode(Array(noise.dropFirst()), &encoder)
+    encoder.nextNumber = UInt32.max - 5
+    _ = encode(Array(noise.prefix(24)), &encoder)
     #expect(encoder.nextNumber == 25, "the numbers begin again")
-    // As if values of nearly four gigabytes had followed.
-    encoder.nextNumber = first - 1000
-    #expect(encode(other, &encoder) == expectedOther)
+    // As if values of nearly four gigabytes had followed. The table still names the places of the
+    // first value, which `other` contains, too.
+    encoder.nextNumber = first - 1
+    #expect(encode(other, &encoder) == expected)
   }
 
   /// Values of few letters have many short matches.

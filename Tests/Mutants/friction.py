@@ -103,7 +103,7 @@ MUTANTS = [
            "LargeValueTests.valueIsReadAsItWasWritten"),
     Mutant("large-value-goes-on-after-an-error", "large values: a value is whole or absent",
            (engine(LARGE, "        failure = error\n", "        failure = ON ? nil : error\n"),),
-           "LargeValueTests.writerThatFailedNeverCommits"),
+           "LargeValueFaultTests.writerThatCouldNotWriteAPieceNeverCommits"),
     Mutant("equal-by-its-own-rule", "settings: a set value is saved",
            (typed("Persisted/PersistedBox.swift", "guard let value, stored.count == encoded.count else { return false }",
                   "guard !ON, let value, stored.count == encoded.count else { return ON }"),),

@@ -71,14 +71,7 @@ extension Follower {
       await returnToDurable()
       return false
     }
-    do throws(ArchiveError) { try await rebase() } catch {
-      // A restore replays the same log while no checkpoint is newer. The writer makes one.
-      guard awaitsCheckpoint, error.code != .cancelled, !hasClosedStore else { throw error }
-      throw ArchiveError(
-        .unavailable, "the follower waits for the next checkpoint: \(error.message)",
-        object: error.object, storeError: error.storeError)
-    }
-    awaitsCheckpoint = false
+    try await rebase()
     guard lastCopy != durable.position else {
       throw ArchiveError(
         .damaged, "the commits after a whole copy of the store do not continue it",
@@ -127,7 +120,7 @@ extension Follower {
       switch header.kind {
       case .fence:
         // What was received before must be a state, to compare it with the fence's base.
-        if let state = last, try await !advance(to: state) { return false }
+        if let state = last { try await advance(to: state) }
         last = nil
         try await follow(fence: header)
         continue
@@ -139,7 +132,7 @@ extension Follower {
       }
       if header.endsAtCut { last = header }
     }
-    if let last { return try await advance(to: last) }
+    if let last { try await advance(to: last) }
     return true
   }
 
@@ -180,11 +173,7 @@ extension Follower {
   }
 
   /// Applies everything that was received, up to a state.
-  ///
-  /// - Returns: false when the follower must begin again from a whole copy: a keyspace has become
-  ///   ordered, and the log has a key that no tree can hold, which was deleted and compacted away
-  ///   before.
-  private func advance(to header: CommitHeader) async throws(ArchiveError) -> Bool {
+  private func advance(to header: CommitHeader) async throws(ArchiveError) {
     // The newest checkpoint that the machine knows may be above this commit.
     let isLast = header.position == reader.applied?.position
     let place = header.reference.following(
@@ -198,13 +187,6 @@ extension Follower {
     state.epochs = next.lives
     state.receivedCount = next.receivedCount
     do throws(StoreError) { try await store.advance(to: state) } catch {
-      if error.code == .keyTooLarge {
-        // The store in memory is poisoned; that on the disk has the state before.
-        await reopen()
-        await returnToDurable()
-        awaitsCheckpoint = true
-        return false
-      }
       guard error.code == .corrupted else { throw ArchiveError(error) }
       throw ArchiveError(
         .diverged, error.message, object: objects.names.commit(header.position),
@@ -212,7 +194,6 @@ extension Follower {
     }
     next = PendingState()
     became(header.lastSequence, place, milliseconds: header.milliseconds)
-    return true
   }
 
   // MARK: Promotion

@@ -34,8 +34,6 @@ public actor Follower {
   var next = PendingState()
   /// Whether the history went on from another state than this follower has: a whole copy follows.
   var needsCopy = false
-  /// Whether the log after that state cannot be replayed, so that only a newer checkpoint helps.
-  var awaitsCheckpoint = false
   /// The highest epoch that any commit names.
   var highestEpoch: UInt64
   /// Number of polls that found nothing, since the last one that asked for a checkpoint.
@@ -291,7 +289,7 @@ public actor Follower {
     }
   }
 
-  func reopen() async {
+  private func reopen() async {
     let before = store
     do throws(StoreError) { try await before.close() } catch {
       // The poison of the store. The error with which the follower ends has the reason.

@@ -29,10 +29,8 @@ extension ArchiveWriter {
     if !hasCopy || cut.manifest.epoch != shipped.epoch {
       return try await shipContents(cut, began)
     }
-    let isDue =
-      reorderedPosition > checkpointed.position
-      || checkpointed.isDue(configuration, liveBytes: cut.liveBytes, position: shipped.position)
-    let isReordered = makesOrdered(cut)
+    let isDue = checkpointed.isDue(
+      configuration, liveBytes: cut.liveBytes, position: shipped.position)
     let checkpoints = upload == nil && (wantsCheckpoint || isDue)
     if cut.sequence > shipped.sequence || checkpoints {
       let tail = LogTail(
@@ -42,26 +40,11 @@ extension ArchiveWriter {
       // be in the log: also the footer of a segment, which has no number.
       if !tail.parts.isEmpty { try await ship(tail, cut) }
     }
-    if isReordered { reorderedPosition = shipped.position }
     isContinuous = true
     // Also the numbers at the end that no operation has: an append that failed has used them up.
     store.replicated(owner, through: cut.sequence)
     wasUpToDate(began)
     if checkpoints, checkpointed.position < shipped.position { try await beginUpload(cut) }
-  }
-
-  /// Whether a keyspace that the archive knows as a hashed one is ordered at a cut.
-  ///
-  /// The log since the last checkpoint may have keys of it that are too long for a tree, and that
-  /// were deleted and compacted away before. A replay of that log into an ordered keyspace fails,
-  /// so a checkpoint follows at once.
-  private func makesOrdered(_ cut: LogCut) -> Bool {
-    guard let knownKeyspaces else { return false }
-    return cut.keyspaces.contains { keyspace in
-      guard keyspace.isOrdered, !knownKeyspaces.contains(keyspace) else { return false }
-      // The unnamed keyspace is listed when it is ordered.
-      return keyspace.id == 0 || knownKeyspaces.contains { $0.id == keyspace.id }
-    }
   }
 
   /// Returns the present state of the store, whose bytes are on the disk.

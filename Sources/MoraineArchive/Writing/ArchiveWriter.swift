@@ -41,8 +41,6 @@ public actor ArchiveWriter {
   var upload: CheckpointUpload?
   var uploaded = UploadedSegments()
   var checkpointed = CheckpointProgress()
-  /// The position at which a keyspace became ordered, while no checkpoint is newer.
-  var reorderedPosition: UInt64 = 0
   /// The cleaning that is under way.
   var cleaning: Task<Void, Never>?
   var cleaningMemory = CleaningMemory()

@@ -106,9 +106,7 @@ extension EngineState {
     // Finding the place may reuse the buffer that this record was read into.
     let key = [UInt8](record.key)
     try key.withBytes { (key) throws(StoreError) in
-      guard key.count <= StoreLimits.orderedKeyLengthBytes else {
-        throw log.table.damaged(address, "a key is too long for its ordered keyspace")
-      }
+      precondition(key.count <= StoreLimits.orderedKeyLengthBytes, "a stray key enters a tree")
       guard live.trees.validate(TreeKey(key), in: header.keyspace, neighbours: true) else {
         throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
       }

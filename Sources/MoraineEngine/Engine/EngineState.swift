@@ -28,6 +28,8 @@ struct EngineState: ~Copyable {
   /// Names of the checkpoints that existed when the store was opened.
   var checkpointNames: [String] = []
   let forkGeneration: UInt64
+  /// Number of live keys that the tree of their keyspace cannot hold; see ``checkStrayKeys()``.
+  var strayKeyCount = 0
   /// Whether writes are refused: the store was opened for reading only, or follows an archive.
   var refusesWrites: Bool
 

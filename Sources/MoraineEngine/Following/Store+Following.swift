@@ -206,6 +206,7 @@ extension EngineState {
     for (keyspace, isOrdered) in state.keyspaces { try add(keyspace, isOrdered: isOrdered) }
     for epoch in state.epochs where epoch.epoch > log.manifest.epoch { log.manifest.begin(epoch) }
     for segment in received { try apply(segment) }
+    try checkStrayKeys()
     log.lastSequence = max(log.lastSequence, state.lastSequence.rawValue)
     guard live.digest == state.digest, live.count == state.liveCount else {
       throw StoreError(
@@ -227,7 +228,7 @@ extension EngineState {
     }
     guard isOrdered, !live.isOrdered(keyspace.id) else { return }
     log.manifest.order(keyspace.id)
-    try order(keyspace.id)
+    try order(keyspace.id, keepsStrayKeys: true)
   }
 
   private mutating func apply(_ segment: IncomingSegment) throws(StoreError) {

@@ -59,6 +59,7 @@ struct Recovery {
     }
     // The segments that the checkpoint covers were added before the others.
     state.log.table.arrange(by: manifest.segments.map(\.number))
+    try state.checkStrayKeys()
     // Compaction may have dropped records from the log after it had made them durable.
     let logEnd = max(state.log.lastSequence, manifest.compactedThrough.rawValue)
     // Numbers up to here may belong to operations that a power failure removed.

@@ -106,6 +106,7 @@ extension EngineState {
     log.adoptManifest(next)
     do throws(StoreError) {
       for entry in next.segments { try follow(entry, slots[entry.number], listing, snapshot) }
+      try checkStrayKeys()
       for id in ordered { try order(id) }
     } catch {
       // The next call must find that the manifest is new.

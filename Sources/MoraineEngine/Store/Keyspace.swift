@@ -340,19 +340,23 @@ extension EngineState {
 
   /// Moves the entries of a keyspace from the hash index to a tree.
   ///
-  /// - Parameter onProgress: called after each segment with the number of bytes of the log that
-  ///   were processed.
+  /// - Parameters:
+  ///   - keepsStrayKeys: whether keys that are too long stay in the hash index for now; see
+  ///     ``checkStrayKeys()``. Otherwise they are an error.
+  ///   - onProgress: called after each segment with the number of bytes of the log that were
+  ///     processed.
   /// - Throws: the errors of reading the keys, `.limitExceeded`; then nothing has changed.
   /// - Complexity: O(bytes of the log).
   mutating func order(
-    _ id: UInt16, onProgress: (UInt64) -> Void = { _ in }
+    _ id: UInt16, keepsStrayKeys: Bool = false, onProgress: (UInt64) -> Void = { _ in }
   ) throws(StoreError) {
     try validateAllPages()
     precondition(live.trees.root(id).count == 0, "a keyspace is ordered twice")
     do throws(StoreError) {
-      let entries = try addToTree(id, onProgress)
+      let (entries, strayKeys) = try addToTree(id, keepsStrayKeys, onProgress)
       try live.index.secureRemovals(entries.count)
       live.trees.order(id)
+      strayKeyCount += strayKeys
       for entry in entries { live.index.remove(entry.address, entry.hash) }
     } catch {
       live.trees.removeAll(of: id)
@@ -361,15 +365,22 @@ extension EngineState {
   }
 
   /// Adds the live records of a keyspace to its tree.
+  ///
+  /// - Returns: the entries that moved, and the number of keys that are too long.
   private mutating func addToTree(
-    _ id: UInt16, _ onProgress: (UInt64) -> Void
-  ) throws(StoreError) -> [(address: Address, hash: UInt64)] {
+    _ id: UInt16, _ keepsStrayKeys: Bool, _ onProgress: (UInt64) -> Void
+  ) throws(StoreError) -> (entries: [(address: Address, hash: UInt64)], strayKeys: Int) {
     var entries: [(address: Address, hash: UInt64)] = []
+    var strayKeys = 0
     var done: UInt64 = 0
     for slot in log.table.readingOrder {
       var cursor = LogCursor(slot: slot, keyspace: id, asksAlways: true)
       while let (address, record) = try cursor.nextRecord(live, log.table) {
         let key = [UInt8](record.key)
+        if keepsStrayKeys, key.count > StoreLimits.orderedKeyLengthBytes {
+          strayKeys += 1
+          continue
+        }
         try key.withBytes { (bytes) throws(StoreError) in
           try Self.checkOrdered(bytes)
           try live.trees.secureChange()
@@ -384,7 +395,7 @@ extension EngineState {
       done += UInt64(log.table[slot].end)
       onProgress(done)
     }
-    return entries
+    return (entries, strayKeys)
   }
 
   fileprivate mutating func list(keyspace name: String) throws(StoreError) -> Manifest.Keyspace {

@@ -308,15 +308,21 @@ import Testing
     let writer = try await bench.attach(store)
     try await writer.checkpoint()
     let follower = try await bench.follower()
+    // Two commits: the first one is removed, and the follower has not read it.
     try await store.set([2], forKey: "b")
+    try await writer.flush()
+    try await store.set([2], forKey: "d")
     try await writer.checkpoint()
     let state = try await store.contents()
+    var removed = 0
     for name in bench.objects.objects.keys {
       let text = "\(name)"
       if text.contains("/log/"), text < "users/log/\(writer.status.position)".padded {
         bench.objects[name] = nil
+        removed += 1
       }
     }
+    #expect(removed == 3, "the commits up to the follower's state, and the next one")
     if isClosed { try await writer.detach() }
     let (next, nextWriter) = try await follower.promote()
     #expect(try await next.contents() == state)
