@@ -13,11 +13,12 @@ extension Store {
   /// can do that. Only a copy on another disk protects from the loss of this disk.
   ///
   /// A backup can be opened read-only, and it can be read, verified and dumped like a store. Only
-  /// backups write to it. ``restore(_:to:through:onProgress:)`` makes a store from it.
+  /// backups write to it. ``restore(_:to:through:onProgress:)-(FilePath,_,_,_)`` makes a store from
+  /// it.
   ///
   /// - Parameters:
   ///   - directory: the directory of the backup; its parent must exist.
-  ///   - onProgress: called from time to time, with bytes.
+  ///   - progress: called from time to time, with bytes.
   /// - Returns: a report. The backup is then on stable storage.
   /// - Throws: `.notAStore` when nothing was ever written to this store, or when the directory
   ///   holds something else; `.historyDiverged` when the directory holds a backup of another epoch
@@ -34,7 +35,8 @@ extension Store {
       to: directory, on: isInMemory ? DiskStorage() : opener.storage, onProgress: progress)
   }
 
-  /// Copies the store into the directory with this path, like ``backup(to:onProgress:)``.
+  /// Copies the store into the directory with this path, like
+  /// ``backup(to:onProgress:)-(FilePath,_)``.
   @discardableResult
   public func backup(
     to path: String, onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
@@ -42,7 +44,7 @@ extension Store {
     try await backup(to: FilePath(path), onProgress: progress)
   }
 
-  /// Copies the store like ``backup(to:onProgress:)``, to a directory of any storage.
+  /// Copies the store like ``backup(to:onProgress:)-(FilePath,_)``, to a directory of any storage.
   package func backup(
     to directory: FilePath, on storage: any Storage,
     onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
@@ -81,14 +83,14 @@ extension Store {
   /// epoch: a ``ChangeCursor`` of changes that the store does not have is always `.cursorDiverged`.
   ///
   /// - Parameters:
-  ///   - backup: a directory that ``backup(to:onProgress:)`` has filled. The restore changes
-  ///     nothing in it.
+  ///   - backup: a directory that ``backup(to:onProgress:)-(FilePath,_)`` has filled. The restore
+  ///     changes nothing in it.
   ///   - directory: the directory of the new store. It must be missing, or contain no store; its
   ///     parent must exist.
   ///   - sequence: the last operation of a past state; nil for all operations. Every number since
   ///     the last compaction is allowed. A batch that continues after the number is left out as a
   ///     whole.
-  ///   - onProgress: called from time to time, with bytes; each byte counts when it is copied and
+  ///   - progress: called from time to time, with bytes; each byte counts when it is copied and
   ///     when it is checked.
   /// - Throws: `.corrupted` with file and offset when the backup is damaged; `.notAStore` when
   ///   there is no backup, or when the directory already contains a store; `.sequenceUnavailable`;
@@ -103,7 +105,8 @@ extension Store {
       backup, to: directory, through: sequence, on: DiskStorage(), onProgress: progress)
   }
 
-  /// Makes a store from the backup with this path, like ``restore(_:to:through:onProgress:)``.
+  /// Makes a store from the backup with this path, like
+  /// ``restore(_:to:through:onProgress:)-(FilePath,_,_,_)``.
   @discardableResult
   public static func restore(
     _ backup: String, to path: String, through sequence: SequenceNumber? = nil,
@@ -113,7 +116,7 @@ extension Store {
       FilePath(backup), to: FilePath(path), through: sequence, onProgress: progress)
   }
 
-  /// Makes a store like ``restore(_:to:through:onProgress:)``, on any storage.
+  /// Makes a store like ``restore(_:to:through:onProgress:)-(FilePath,_,_,_)``, on any storage.
   package static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
     on storage: any Storage,
@@ -172,7 +175,7 @@ extension Store {
   }
 }
 
-/// The result of ``Store/backup(to:onProgress:)``.
+/// The result of ``Store/backup(to:onProgress:)-(FilePath,_)``.
 public struct BackupReport: Sendable {
   /// Sequence number of the last operation in the backup.
   public internal(set) var sequence = SequenceNumber.none
@@ -190,7 +193,7 @@ public struct BackupReport: Sendable {
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }
 
-/// The result of ``Store/restore(_:to:through:onProgress:)``.
+/// The result of ``Store/restore(_:to:through:onProgress:)-(FilePath,_,_,_)``.
 public struct RestoreReport: Sendable {
   /// Sequence number of the last operation in the restored store.
   public internal(set) var sequence = SequenceNumber.none
