@@ -21,7 +21,7 @@ extension Store {
   }
 
   /// Copies the store into the directory at a file URL, like
-  /// ``/MoraineEngine/Store/backup(to:onProgress:)-(FilePath,_)``.
+  /// ``/MoraineEngine/Store/backup(to:onProgress:)``.
   ///
   /// - Throws: `.invalidArgument` when the URL is not a file URL; the errors of a backup by path.
   @discardableResult
@@ -32,7 +32,7 @@ extension Store {
   }
 
   /// Makes a store from the backup at a file URL, like
-  /// ``/MoraineEngine/Store/restore(_:to:through:onProgress:)-(FilePath,_,_,_)``.
+  /// ``/MoraineEngine/Store/restore(_:to:through:onProgress:)``.
   ///
   /// - Throws: `.invalidArgument` when a URL is not a file URL; the errors of a restore by path.
   @discardableResult
@@ -46,7 +46,7 @@ extension Store {
   }
 
   /// Salvages the damaged store at a file URL, like
-  /// ``/MoraineEngine/Store/salvage(_:to:onProgress:)-(FilePath,_,_)``.
+  /// ``/MoraineEngine/Store/salvage(_:to:onProgress:)``.
   ///
   /// - Throws: `.invalidArgument` when a URL is not a file URL; the errors of a salvage by path.
   @discardableResult

@@ -13,8 +13,7 @@ extension Store {
   /// can do that. Only a copy on another disk protects from the loss of this disk.
   ///
   /// A backup can be opened read-only, and it can be read, verified and dumped like a store. Only
-  /// backups write to it. ``restore(_:to:through:onProgress:)-(FilePath,_,_,_)`` makes a store from
-  /// it.
+  /// backups write to it. ``restore(_:to:through:onProgress:)`` makes a store from it.
   ///
   /// - Parameters:
   ///   - directory: the directory of the backup; its parent must exist.
@@ -35,8 +34,7 @@ extension Store {
       to: directory, on: isInMemory ? DiskStorage() : opener.storage, onProgress: progress)
   }
 
-  /// Copies the store into the directory with this path, like
-  /// ``backup(to:onProgress:)-(FilePath,_)``.
+  /// Copies the store into the directory with this path, like ``backup(to:onProgress:)``.
   @discardableResult
   public func backup(
     to path: String, onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
@@ -44,7 +42,7 @@ extension Store {
     try await backup(to: FilePath(path), onProgress: progress)
   }
 
-  /// Copies the store like ``backup(to:onProgress:)-(FilePath,_)``, to a directory of any storage.
+  /// Copies the store like ``backup(to:onProgress:)``, to a directory of any storage.
   package func backup(
     to directory: FilePath, on storage: any Storage,
     onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
@@ -83,8 +81,8 @@ extension Store {
   /// epoch: a ``ChangeCursor`` of changes that the store does not have is always `.cursorDiverged`.
   ///
   /// - Parameters:
-  ///   - backup: a directory that ``backup(to:onProgress:)-(FilePath,_)`` has filled. The restore
-  ///     changes nothing in it.
+  ///   - backup: a directory that ``backup(to:onProgress:)`` has filled. The restore changes
+  ///     nothing in it.
   ///   - directory: the directory of the new store. It must be missing, or contain no store; its
   ///     parent must exist.
   ///   - sequence: the last operation of a past state; nil for all operations. Every number since
@@ -105,8 +103,7 @@ extension Store {
       backup, to: directory, through: sequence, on: DiskStorage(), onProgress: progress)
   }
 
-  /// Makes a store from the backup with this path, like
-  /// ``restore(_:to:through:onProgress:)-(FilePath,_,_,_)``.
+  /// Makes a store from the backup with this path, like ``restore(_:to:through:onProgress:)``.
   @discardableResult
   public static func restore(
     _ backup: String, to path: String, through sequence: SequenceNumber? = nil,
@@ -116,7 +113,7 @@ extension Store {
       FilePath(backup), to: FilePath(path), through: sequence, onProgress: progress)
   }
 
-  /// Makes a store like ``restore(_:to:through:onProgress:)-(FilePath,_,_,_)``, on any storage.
+  /// Makes a store like ``restore(_:to:through:onProgress:)``, on any storage.
   package static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
     on storage: any Storage,
@@ -175,7 +172,7 @@ extension Store {
   }
 }
 
-/// The result of ``Store/backup(to:onProgress:)-(FilePath,_)``.
+/// The result of ``Store/backup(to:onProgress:)``.
 public struct BackupReport: Sendable {
   /// Sequence number of the last operation in the backup.
   public internal(set) var sequence = SequenceNumber.none
@@ -193,7 +190,7 @@ public struct BackupReport: Sendable {
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }
 
-/// The result of ``Store/restore(_:to:through:onProgress:)-(FilePath,_,_,_)``.
+/// The result of ``Store/restore(_:to:through:onProgress:)``.
 public struct RestoreReport: Sendable {
   /// Sequence number of the last operation in the restored store.
   public internal(set) var sequence = SequenceNumber.none

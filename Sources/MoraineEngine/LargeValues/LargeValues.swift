@@ -60,6 +60,7 @@ extension LargeValues {
   ///
   /// - Parameters:
   ///   - parts: the bytes. When the sequence throws, the key keeps its old value.
+  ///   - key: the key.
   ///   - durability: what to wait for after the last piece; nil for the configuration's durability.
   ///     Then all pieces are as durable as the value.
   /// - Returns: the sequence number at which the value became visible.

@@ -1,7 +1,7 @@
 public import MoraineFormat
 
-/// The result of ``Store/salvage(_:to:onProgress:)-(FilePath,_,_)``: what was recovered from a
-/// damaged store, and what was lost.
+/// The result of ``Store/salvage(_:to:onProgress:)``: what was recovered from a damaged store, and
+/// what was lost.
 public struct SalvageReport: Sendable {
   /// Number of puts and deletes that were read and copied to the new store.
   public internal(set) var recordCount: UInt64 = 0

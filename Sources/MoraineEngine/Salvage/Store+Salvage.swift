@@ -5,8 +5,8 @@ public import SystemPackage
 extension Store {
   /// Makes a new store from the undamaged parts of a damaged one, and reports the rest.
   ///
-  /// Use it for a store that ``init(at:configuration:)-(FilePath,_)`` or ``verify(onProgress:)``
-  /// calls `.corrupted`, when there is no backup, or only one that is too old. Every record with a
+  /// Use it for a store that ``init(at:configuration:)`` or ``verify(onProgress:)`` calls
+  /// `.corrupted`, when there is no backup, or only one that is too old. Every record with a
   /// correct checksum is copied, in the order of the log, whatever bytes lie between the records.
   /// This holds even where a segment's header, the manifest or a sector of the disk cannot be read.
   /// A value that a lost operation has overwritten or removed exists again; the report names the
@@ -35,7 +35,7 @@ extension Store {
     try await salvage(damaged, to: directory, on: DiskStorage(), onProgress: progress)
   }
 
-  /// Salvages the store with this path, like ``salvage(_:to:onProgress:)-(FilePath,_,_)``.
+  /// Salvages the store with this path, like ``salvage(_:to:onProgress:)``.
   @discardableResult
   public static func salvage(
     _ damaged: String, to path: String,
@@ -44,7 +44,7 @@ extension Store {
     try await salvage(FilePath(damaged), to: FilePath(path), onProgress: progress)
   }
 
-  /// Salvages a store like ``salvage(_:to:onProgress:)-(FilePath,_,_)``, on any storage.
+  /// Salvages a store like ``salvage(_:to:onProgress:)``, on any storage.
   package static func salvage(
     _ damaged: FilePath, to directory: FilePath, on storage: any Storage,
     onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
@@ -82,9 +82,9 @@ extension Store {
     return report
   }
 
-  /// Returns a report of the losses that ``salvage(_:to:onProgress:)-(FilePath,_,_)`` would find,
-  /// without making a store. This function does not decompress values, and does not determine
-  /// whether lost keys have another value.
+  /// Returns a report of the losses that ``salvage(_:to:onProgress:)`` would find, without making a
+  /// store. This function does not decompress values, and does not determine whether lost keys have
+  /// another value.
   package static func survey(
     _ damaged: FilePath, on storage: any Storage = DiskStorage()
   ) async throws(StoreError) -> SalvageReport {

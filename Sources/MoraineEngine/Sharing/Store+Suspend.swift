@@ -49,8 +49,7 @@ extension Store {
 
   /// Opens the store again after ``suspend()``. Other processes may have written in between.
   ///
-  /// - Throws: the errors of ``init(at:configuration:)-(FilePath,_)``; the store stays suspended
-  ///   then.
+  /// - Throws: the errors of ``init(at:configuration:)``; the store stays suspended then.
   public func resume() async throws(StoreError) {
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }

@@ -59,8 +59,7 @@ public actor Store {
     try self.init(on: DiskStorage(), at: directory, configuration: configuration)
   }
 
-  /// Opens the store in the directory with this path, like
-  /// ``init(at:configuration:)-(FilePath,_)``.
+  /// Opens the store in the directory with this path, like ``init(at:configuration:)``.
   public init(
     at path: String, configuration: Store.Configuration = .init()
   ) throws(StoreError) {
@@ -133,8 +132,7 @@ public actor Store {
       pipeline: pipeline, observers: Observers(clock: configuration.clock))
   }
 
-  /// Opens the store like ``init(at:configuration:)-(FilePath,_)``, but does not block the caller's
-  /// thread.
+  /// Opens the store like ``init(at:configuration:)``, but does not block the caller's thread.
   public static func open(
     at directory: FilePath, configuration: Store.Configuration = .init()
   ) async throws(StoreError) -> Store {
@@ -142,8 +140,8 @@ public actor Store {
     return try await open(try opener(DiskStorage(), directory, configuration, pipeline))
   }
 
-  /// Opens the store in the directory with this path, like
-  /// ``init(at:configuration:)-(FilePath,_)``, but does not block the caller's thread.
+  /// Opens the store in the directory with this path, like ``init(at:configuration:)``, but does
+  /// not block the caller's thread.
   public static func open(
     at path: String, configuration: Store.Configuration = .init()
   ) async throws(StoreError) -> Store {
