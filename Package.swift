@@ -250,14 +250,7 @@ let package = Package(
   ]
 )
 
-// The documentation plugin is no part of an ordinary build. Scripts/documentation sets this
-// variable.
-if Context.environment["MORAINE_DOCUMENTATION"] != nil {
-  package.dependencies.append(
-    .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))
-}
-
-// libFuzzer is no part of an ordinary build either. Scripts/fuzz sets this variable.
+// libFuzzer is no part of an ordinary build. Scripts/fuzz sets this variable.
 if Context.environment["MORAINE_FUZZING"] != nil {
   package.products.append(.executable(name: "moraine-fuzz", targets: ["moraine-fuzz"]))
   package.targets.append(

@@ -24,6 +24,8 @@ def undocumented(path: pathlib.Path) -> list[str]:
         name = symbol["pathComponents"][-1]
         if symbol["accessLevel"] not in ("public", "open"):
             continue
+        if symbol["kind"]["identifier"] == "swift.extension":
+            continue
         if "docComment" in symbol or symbol["identifier"]["precise"] in inherited:
             continue
         if name in SELF_EVIDENT or "::SYNTHESIZED::" in symbol["identifier"]["precise"]:

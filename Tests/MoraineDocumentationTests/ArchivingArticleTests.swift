@@ -13,12 +13,12 @@ import Testing
     let number = try await store.set([1], forKey: "a")
     let place = ground.folder.appending(path: "archive").path
     let objects = DirectoryObjectStore(place)
-    try await objects.createRoot()  // once, when a person has chosen the place
+    try await objects.createRoot()  // once, by a person
 
     let archive = try await Archive.open(objects, at: .root, createIfMissingFor: store)
     let writer = try await archive.attach(store)
 
-    try await writer.flush()  // the archive has everything that was written before
+    try await writer.flush()  // the archive has all earlier writes
     try await writer.detach()
 
     let status = writer.status
@@ -39,14 +39,15 @@ import Testing
 
   private func onAServer(_ archive: Archive, noon: UInt64, number: SequenceNumber) async throws {
     let objects = DirectoryObjectStore("/mnt/nas/users")
-    try await objects.createRoot()  // once, when a person has chosen the place
+    try await objects.createRoot()  // once, by a person
 
     try await archive.restore(to: "/data/users.moraine")
     try await archive.restore(to: "/data/yesterday.moraine", at: .time(milliseconds: noon))
     try await archive.restore(to: "/data/before.moraine", at: .sequence(number))
 
     let rule = RetentionRule(moments: .seconds(2 * 86_400), days: 90)
-    let planned = try await archive.clean(rule, isDryRun: true)  // what would be removed
+    // Returns what would be removed.
+    let planned = try await archive.clean(rule, isDryRun: true)
     try await archive.clean(rule)
     #expect(planned.commitCount >= 0)
 
@@ -57,7 +58,8 @@ import Testing
 
   @Test func writerCleansByItself() {
     var configuration = ArchiveConfiguration()
-    configuration.retention = RetentionRule()  // a day of moments, 30 days of states
+    // A day of moments, and 30 days of states.
+    configuration.retention = RetentionRule()
     #expect(configuration.retention?.days == 30)
   }
 }

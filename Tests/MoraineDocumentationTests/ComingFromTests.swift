@@ -55,7 +55,8 @@ struct Statistics {
       batch.delete(id)
     }
     #expect(try await contacts.loadAll().map(\.id) == [2])
-    if try await contacts.contains(id + 1) { try await contacts.deleteAll() }  // one commit
+    // In one commit.
+    if try await contacts.contains(id + 1) { try await contacts.deleteAll() }
     #expect(try await contacts.count() == 0)
     try await contacts.close()
   }

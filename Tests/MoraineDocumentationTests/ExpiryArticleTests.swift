@@ -16,7 +16,8 @@ import Testing
     try await sessions.set(bytes, forKey: "root", expiring: .never)
     try await store.set(bytes, forKey: "invitation", expiring: .after(.seconds(86_400)))
     let end = try await sessions.expiry(forKey: token)?.milliseconds
-    try await sessions.set(changed, forKey: token, expiring: .unchanged)  // ends as before
+    // This entry ends when the old one would have ended.
+    try await sessions.set(changed, forKey: token, expiring: .unchanged)
     #expect(end != nil)
     #expect(try await sessions.versionedValue(forKey: token)?.expiry.milliseconds == end)
     #expect(try await sessions.expiry(forKey: "root") == .never)

@@ -32,7 +32,8 @@ import Testing
 
     let value = try await follower.store.value(forKey: "theme")
     print(follower.freshness.sequence, follower.freshness.position)
-    try await follower.waitFor(sequence)  // "read your own write" on another machine
+    // "Read your own write" on another machine.
+    try await follower.waitFor(sequence)
     print(value as Any)
   }
 
@@ -49,7 +50,8 @@ import Testing
 
     let value = try await follower.store.value(forKey: "theme")
     print(follower.freshness.sequence, follower.freshness.position)
-    try await follower.waitFor(sequence)  // "read your own write" on another machine
+    // "Read your own write" on another machine.
+    try await follower.waitFor(sequence)
     #expect(value == [1])
     try await follower.close()
   }

@@ -13,7 +13,8 @@ import Testing
     }
   } check: { disk, steps in
     let count = try await disk.openStore().count()
-    // Not `#expect`: only a thrown error ends the experiment, with the crash and the disk.
+    // Not `#expect`: only an error ends the experiment, and reports
+    // the crash and the disk.
     try #require(steps.contains(UInt64(count)))
   }
 }

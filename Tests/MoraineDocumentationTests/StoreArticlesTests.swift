@@ -7,7 +7,7 @@ import Testing
   @Test func durability() async throws {
     let store = Store.inMemory()
     let bytes: [UInt8] = [1]
-    try await store.set(bytes, forKey: "draft")  // as the configuration says
+    try await store.set(bytes, forKey: "draft")  // as configured
     try await store.set(bytes, forKey: "letter", durability: .sync)
     try await store.sync()  // everything so far
     print(store.durableSequence)
@@ -36,7 +36,8 @@ import Testing
     let store = Store.inMemory()
     try await store.set(Data("<svg/>".utf8), forKey: "icon")
     let icon = try await store.data(forKey: "icon")  // Data?
-    let key = Key(UUID())  // 16 bytes; UUIDs of version 7 are in the order of their time
+    // 16 bytes. UUIDs of version 7 are in the order of their time.
+    let key = Key(UUID())
     #expect(icon?.count == 6 && key.bytes.count == 16)
   }
 
@@ -59,7 +60,8 @@ import Testing
     var sent = 0
     func send(_ piece: [UInt8]) { sent += piece.count }
     let films = try store.largeValues(named: "films")
-    try await films.set(upload, forKey: "one")  // an AsyncSequence of [UInt8], Data, ...
+    // The upload is an AsyncSequence of [UInt8], Data, ...
+    try await films.set(upload, forKey: "one")
     if let film = try await films.value(forKey: "one") {
       print(film.length)
       for try await piece in film { send(piece) }
@@ -75,14 +77,16 @@ import Testing
     let page = try await events.entries(in: .prefix("2026-11-"), order: .descending, limit: 50)
     if let token = page.next { _ = try await events.entries(after: token, limit: 50) }
     let first = try await events.first(), last = try await events.last(in: ..<"2026-12")
-    let count = try await events.count(in: "2026-11"..<"2026-12")  // without reading them
+    // Counts without reading the entries.
+    let count = try await events.count(in: "2026-11"..<"2026-12")
     try await events.removeAll(in: .prefix("2025-"))
     #expect(page.entries.map(\.key) == ["2026-11-24/1"])
     #expect(first?.key == last?.key && count == 1)
 
     let moment = try await store.snapshot().keyspace(named: "events")
     try moment.scan(in: "2026-11"..."2026-12", order: .descending) { $0.value.count < 100 }
-    try moment.scanSpans(in: .all) { key, value in value.byteCount < 100 }  // not copied
+    // Passes the bytes without a copy.
+    try moment.scanSpans(in: .all) { key, value in value.byteCount < 100 }
     var cursor = try moment.cursor(in: .prefix("2026-"))
     try cursor.seek(to: "2026-11-20")
     let before = try cursor.previous(), next = try cursor.next()
@@ -96,7 +100,8 @@ import Testing
     let seen = try await store.versionedValue(forKey: "k")
     let condition = seen.map { WriteCondition.sequence($0.sequence) } ?? .absent
     let sequence = try await store.set(bytes, forKey: "k", if: condition)
-    try await store.update("visits") { old in [(old?.first ?? 0) &+ 1] }  // in one step
+    // In one step.
+    try await store.update("visits") { old in [(old?.first ?? 0) &+ 1] }
     #expect(sequence != nil)
     #expect(try await store.value(forKey: "visits") == [1])
   }
@@ -106,7 +111,7 @@ import Testing
     try await store.set([1], forKey: "ada")
     try await store.keyspace(named: "events").set([2], forKey: "last")
     let reader = try await store.reader()  // once
-    let name = try reader.value(forKey: "ada")  // in any synchronous function
+    let name = try reader.value(forKey: "ada")  // in synchronous code
     let event = try reader.keyspace(named: "events").value(forKey: "last")
     #expect(name == [1])
     #expect(event == [2])
@@ -117,8 +122,9 @@ import Testing
     let store = Store.inMemory()
     let bytes: [UInt8] = [1]
     let queue = try await store.writeQueue()  // once
-    try await queue.set(bytes, forKey: "draft")  // suspends only while the queue is full
-    let draft = try queue.value(forKey: "draft")  // sees the write that waits
+    // Suspends only while the queue is full.
+    try await queue.set(bytes, forKey: "draft")
+    let draft = try queue.value(forKey: "draft")  // sees that write
     try await queue.flush()  // the writes are in the store
     #expect(draft == bytes)
     #expect(try await store.value(forKey: "draft") == bytes)
@@ -130,10 +136,12 @@ import Testing
     try await store.set([1], forKey: "ada")
     let keys: [Key] = ["ada", "nobody"]
     let snapshot = try await store.snapshot()
-    let value = try snapshot.value(forKey: "ada")  // on any thread, without `await`
+    // On any thread, without `await`.
+    let value = try snapshot.value(forKey: "ada")
     let many = try snapshot.values(forKeys: keys)
     try snapshot.scan { entry in entry.value.count < 100 }
-    try snapshot.scanSpans { key, value in value.byteCount < 100 }  // not copied
+    // Passes the bytes without a copy.
+    try snapshot.scanSpans { key, value in value.byteCount < 100 }
     try await store.set([2], forKey: "ada")
     #expect(try snapshot.value(forKey: "ada") == value)
     #expect(many == [[1], nil])
@@ -188,7 +196,8 @@ import Testing
 
   private func limitedCompaction(_ path: FilePath) async throws {
     var configuration = Store.Configuration()
-    configuration.compaction.spaceAmplificationLimit = 2  // fewer rewrites, more disk
+    // Fewer rewrites, more disk.
+    configuration.compaction.spaceAmplificationLimit = 2
     configuration.compaction.rateLimitBytesPerSecond = 20 << 20
     let store = try Store(at: path, configuration: configuration)
     let statistics = try await store.statistics()

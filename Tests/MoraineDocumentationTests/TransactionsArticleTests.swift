@@ -29,7 +29,8 @@ import Testing
     try await accounts.set([30], forKey: "balance")
     try await store.transaction { transaction in
       guard let old = try transaction.value(forKey: "balance", in: accounts) else { return }
-      let price = try await shop.price(of: "book")  // other tasks and processes go on writing
+      // Other tasks and processes go on writing.
+      let price = try await shop.price(of: "book")
       guard old[0] >= price else { throw TooExpensive() }
       try transaction.set([old[0] - price], forKey: "balance", in: accounts)
       try transaction.set(old, forKey: "book", in: orders)

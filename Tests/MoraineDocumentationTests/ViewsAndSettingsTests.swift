@@ -13,7 +13,8 @@ extension PersistedKey where Value == Theme {
 
 struct Appearance {
   @Persisted(.theme) var theme
-  @Persisted("appearance.launches") var launches = 0  // or with name and default here
+  // Or with name and default here.
+  @Persisted("appearance.launches") var launches = 0
 }
 
 @Observable final class Preferences {
@@ -29,7 +30,8 @@ struct Appearance {
     let users = try LocalRepository<User>(directory: folder, filename: "users")
     try await users.save(User(id: 7, name: "Ada"))
 
-    let live = LiveModels(users, sortedBy: { $0.name < $1.name })  // @Observable, on the main actor
+    // @Observable, on the main actor.
+    let live = LiveModels(users, sortedBy: { $0.name < $1.name })
 
     var reminded: [Int] = []
     func remind(_ user: User) { reminded.append(user.id) }
@@ -41,7 +43,8 @@ struct Appearance {
   }
 
   @Test func aSettingOnTheSpot() {
-    @Persisted("theme") var theme = Theme.light  // a setting that is there in the next run
+    // A setting, which is there in the next run.
+    @Persisted("theme") var theme = Theme.light
     #expect($theme.error == nil)
   }
 
@@ -51,7 +54,8 @@ struct Appearance {
     let follower = Task { await Self.follow(appearance) }
     appearance.theme = .dark
     try await appearance.$theme.save()  // durable now
-    appearance.$launches.withLock { $0 += 1 }  // no other task changes the value in between
+    // No other task changes the value in between.
+    appearance.$launches.withLock { $0 += 1 }
     #expect(await follower.value.last == .dark)
     #expect(Preferences().theme == .dark)
   }
@@ -71,7 +75,8 @@ struct Appearance {
     theme = .dark
     #expect(theme == .dark)
     let store = Store.inMemory()
-    let shared = try await PersistedStore(store.keyspace(named: "settings"))  // in a store you have
+    // In a store that you have.
+    let shared = try await PersistedStore(store.keyspace(named: "settings"))
     #expect(shared.keyspace?.name == "settings")
   }
 

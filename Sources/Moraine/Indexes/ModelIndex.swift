@@ -94,8 +94,11 @@ public struct ModelIndex<Model: Sendable>: Sendable {
   /// Declares a unique index of one property: saving a second model with the same value throws
   /// `.notUnique` and writes nothing.
   ///
-  /// - Parameter path: the property. A text may have up to 290 bytes; saving a model with a longer
-  ///   one throws `.keyTooLarge`.
+  /// - Parameters:
+  ///   - name: the name of the index, up to 255 bytes.
+  ///   - path: the property. A text may have up to 290 bytes; saving a model with a longer one
+  ///     throws `.keyTooLarge`.
+  ///   - condition: which models the index has; nil for all.
   public static func unique<Value: IndexValue>(
     _ name: String, on path: any KeyPath<Model, Value> & Sendable,
     where condition: (@Sendable (Model) -> Bool)? = nil

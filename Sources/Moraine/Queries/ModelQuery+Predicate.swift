@@ -12,7 +12,7 @@ extension LocalRepository {
   ///
   /// The parts of the predicate that compare a stored property with a value, joined by `&&`, can
   /// use an index of the property. All other parts are applied to decoded models. See
-  /// ``ModelQuery/filter(_:)-(Predicate<_>)``.
+  /// ``ModelQuery/filter(_:)``.
   ///
   /// - Parameters:
   ///   - predicate: the condition.

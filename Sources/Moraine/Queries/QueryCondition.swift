@@ -148,6 +148,7 @@ public struct QueryRange<Value: IndexValue>: Sendable {
 
 /// A type that stands for a range of values in a condition of a query.
 public protocol QueryRangeConvertible<Value> {
+  /// The type of the property that the condition is about.
   associatedtype Value: IndexValue
   /// The values.
   var queryRange: QueryRange<Value> { get }

@@ -12,7 +12,9 @@ public import MoraineEngine
 extension LocalRepository {
   /// Saves a model when the transaction is committed.
   ///
-  /// - Parameter transaction: a transaction of the repository's own store.
+  /// - Parameters:
+  ///   - model: the model.
+  ///   - transaction: a transaction of the repository's own store.
   /// - Throws: `.encodingFailed`, `.keyTooLarge`, `.valueTooLarge`.
   public nonisolated func save(
     _ model: Model, in transaction: Store.Transaction
@@ -25,7 +27,9 @@ extension LocalRepository {
 
   /// Deletes the model with an id, if one exists, when the transaction is committed.
   ///
-  /// - Parameter transaction: a transaction of the repository's own store.
+  /// - Parameters:
+  ///   - id: the id of the model.
+  ///   - transaction: a transaction of the repository's own store.
   /// - Throws: `.keyTooLarge`.
   public nonisolated func delete(
     _ id: Model.ID, in transaction: Store.Transaction
@@ -37,6 +41,7 @@ extension LocalRepository {
   /// Returns the model with an id as the transaction sees it, or nil when there is none.
   ///
   /// - Parameters:
+  ///   - id: the id of the model.
   ///   - transaction: a transaction of the repository's own store.
   ///   - isTracked: whether a change of the model by another writer is a conflict.
   /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`.

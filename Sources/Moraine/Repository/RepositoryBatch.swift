@@ -44,7 +44,9 @@ where Model.ID: Sendable {
 
   /// Saves a model when the batch ends, and replaces the model with its id.
   ///
-  /// - Parameter expiry: the time at which the model ends.
+  /// - Parameters:
+  ///   - model: the model.
+  ///   - expiry: the time at which the model ends.
   /// - Throws: `.encodingFailed`, `.keyTooLarge`; the batch is then unchanged.
   public mutating func save(
     _ model: Model, expiring expiry: Expiry = .never

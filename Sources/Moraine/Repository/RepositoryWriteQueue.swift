@@ -36,8 +36,10 @@ where Model.ID: Sendable {
 
   /// Queues a save, which replaces the model with this id. Suspends only while the queue is full.
   ///
-  /// - Parameter expiry: the time at which the model ends. Until the store has applied the save,
-  ///   ``find(by:)`` returns also a model that has ended.
+  /// - Parameters:
+  ///   - model: the model.
+  ///   - expiry: the time at which the model ends. Until the store has applied the save,
+  ///     ``find(by:)`` returns also a model that has ended.
   /// - Throws: `.encodingFailed`; the errors of
   ///   ``/MoraineEngine/Store/WriteQueue/set(_:forKey:expiring:)``.
   /// - Complexity: O(model).
@@ -61,7 +63,7 @@ where Model.ID: Sendable {
     try queue.add(try operation(saving: model), expiring: expiry)
   }
 
-  /// Queues a removal, for code that cannot wait. See ``trySave(_:)``.
+  /// Queues a removal, for code that cannot wait. See ``trySave(_:expiring:)``.
   public func tryDelete(_ id: Model.ID) throws(StoreError) -> Bool {
     try queue.add(KeyspaceOperation(key: keys.key(id), value: nil))
   }

@@ -20,32 +20,28 @@ struct ArchiveComparison: Sendable {
     }
   }
 
-  /// What doctor says of a store with this id and this last operation.
+  /// What doctor says of the archive. Numbers of operations are compared, and not contents.
   ///
-  /// - Parameter last: the store's last operation; nil when the store does not open.
-  func lines(storeID: StoreIdentifier?, last: SequenceNumber?) -> [String] {
+  /// - Parameters:
+  ///   - manifest: the store's; nil when it could not be read.
+  ///   - last: the store's last operation; nil when the store does not open.
+  func lines(_ manifest: Manifest?, last: SequenceNumber?) -> [String] {
     guard let info else {
       return ["The archive could not be read: \(problem.map { "\($0)" } ?? "no reason is known")"]
     }
-    if let storeID, info.storeID != storeID.description {
+    if isOther(manifest) {
       return ["The archive \(place) is the copy of another store, \(info.storeID)."]
     }
     var line =
       "The archive has the store up to sequence \(info.sequence), position \(info.position), "
       + "\(Moment.text(milliseconds: info.milliseconds))"
     if let last {
-      if last == info.sequence { line += ": everything" }
-      if last > info.sequence {
-        let count = last.rawValue - info.sequence.rawValue
-        line +=
-          "; \(Units.counted(Int(clamping: count), "operation")) of the store "
-          + (count == 1 ? "is" : "are") + " not archived"
-      }
-      if last < info.sequence {
-        let count = info.sequence.rawValue - last.rawValue
-        line +=
-          "; that is \(Units.counted(Int(clamping: count), "operation")) more than the store has"
-      }
+      let count = Int(
+        clamping: max(last, info.sequence).rawValue - min(last, info.sequence).rawValue)
+      let operations = Units.counted(count, "operation")
+      if last == info.sequence { line += "; so has the store" }
+      if last > info.sequence { line += "; the store has \(operations) more" }
+      if last < info.sequence { line += "; the store has \(operations) less" }
     }
     return [line + "."]
   }
@@ -53,16 +49,21 @@ struct ArchiveComparison: Sendable {
   /// What to do about the archive.
   ///
   /// - Parameter last: the store's last operation; nil when the store is damaged.
-  func advice(_ store: String, storeID: StoreIdentifier?, last: SequenceNumber?) -> [String] {
+  func advice(_ store: String, _ manifest: Manifest?, last: SequenceNumber?) -> [String] {
     guard let info else {
       return ["Check the place of the archive, and run moraine archive-info \(place)"]
     }
-    if let storeID, info.storeID != storeID.description {
-      return ["Name the archive of this store, whose id is \(storeID)."]
-    }
+    if isOther(manifest) { return ["Name the archive of this store: its copy has the store's id."] }
     guard let last else { return ["With the archive: moraine restore \(place) NEW"] }
+    if manifest?.following != nil {
+      if last >= info.sequence { return [] }
+      return ["To follow the archive: moraine follow \(place) \(store) --once"]
+    }
     if last > info.sequence {
-      return ["To archive the rest, if no program does: moraine archive \(store) \(place)"]
+      return [
+        "To archive the rest, if no program does: moraine archive \(store) \(place) "
+          + "(it refuses a store with another history)"
+      ]
     }
     if last < info.sequence {
       return [
@@ -73,8 +74,13 @@ struct ArchiveComparison: Sendable {
     return []
   }
 
+  private func isOther(_ manifest: Manifest?) -> Bool {
+    guard let info, let manifest else { return false }
+    return info.storeID != manifest.storeID.description
+  }
+
   /// Members of the JSON object.
-  func object(last: SequenceNumber?) -> JSONObject {
+  func object(_ manifest: Manifest?, last: SequenceNumber?) -> JSONObject {
     var object: JSONObject = [:]
     if let info {
       object.add("id", info.id)
@@ -82,7 +88,7 @@ struct ArchiveComparison: Sendable {
       object.add("sequence", info.sequence)
       object.add("position", info.position)
       object.add("time", Moment.text(milliseconds: info.milliseconds))
-      if let last {
+      if let last, !isOther(manifest) {
         object.add("unarchivedCount", last.rawValue - min(last, info.sequence).rawValue)
       }
     }

@@ -11,8 +11,8 @@ struct Doctor: AsyncParsableCommand {
       it is garbage, its keyspaces and their indexes, and which files do not belong
       to it. Exit code 3 if the store is damaged.
 
-      --archive PLACE also reads the archive of the store, and reports which
-      operations it lacks. Exit code 10 if it cannot be reached.
+      --archive PLACE also reads the archive of the store, and compares the numbers
+      of their last operations. Exit code 10 if the archive cannot be read.
 
       --salvage NEW creates a new store from all intact records of a damaged store,
       and lists the losses: file, offset, sequence numbers, and the keys that can
@@ -82,7 +82,7 @@ struct Doctor: AsyncParsableCommand {
     try Output.line(
       json ? examination.json(directory: store.directory) : examination.text(store.directory))
     guard !examination.problems.isEmpty else {
-      if let problem = comparison?.problem { throw Failure(code: problem.exitCode, message: nil) }
+      if comparison?.problem != nil { throw Failure(code: 10, message: nil) }
       return
     }
     let isDamaged = examination.problems.contains { $0.code == .corrupted }

@@ -26,11 +26,8 @@ struct Examination {
     if let recovery { lines += closing(recovery) }
     if let statistics { lines += size(statistics) }
     if let figures, figures.areWorthShowing { lines += ["Keyspaces:"] + figures.lines }
-    if let archive {
-      lines += archive.lines(storeID: manifest?.storeID, last: statistics?.lastSequence)
-    } else if let sentence = manifest?.archiveSentence {
-      lines.append(sentence)
-    }
+    if let sentence = manifest?.archiveSentence { lines.append(sentence) }
+    if let archive { lines += archive.lines(manifest, last: statistics?.lastSequence) }
     if let recovery { lines += surroundings(recovery) }
     if let survey { lines += SalvageText(report: survey).preview }
     let advice = advice(directory)
@@ -125,7 +122,7 @@ struct Examination {
     }
     if let archive {
       let last = problems.isEmpty ? statistics?.lastSequence : nil
-      advice += archive.advice(path, storeID: manifest?.storeID, last: last)
+      advice += archive.advice(path, manifest, last: last)
     }
     if recovery?.checkpointProblem != nil {
       advice.append("Ignore the checkpoint: the next orderly close writes a new one.")
@@ -144,7 +141,9 @@ struct Examination {
       object.add("spaceAmplification", statistics.spaceAmplification)
     }
     if let figures { object.add("keyspaces", KeyspaceList.objects(figures.keyspaces)) }
-    if let archive { object.add("archive", archive.object(last: statistics?.lastSequence)) }
+    if let archive {
+      object.add("archive", archive.object(manifest, last: statistics?.lastSequence))
+    }
     object.add("problems", problems)
     if let survey { object.add("salvage", SalvageText(report: survey).previewObject) }
     object.add("advice", advice(directory))

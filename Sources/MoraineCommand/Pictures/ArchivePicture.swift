@@ -17,10 +17,12 @@ struct ArchivePicture {
         + Moment.text(milliseconds: info.milliseconds))
     drawing.heading("Dark: each moment can be restored. Orange: this state alone. Light: removed.")
     let shown = checkpoints.prefix(Self.checkpointCount)
-    let first = shown.last?.position ?? 0
-    let length = Double(max(info.position - min(first, info.position), 1))
+    let first = shown.map(\.position).min() ?? 0
+    // The archive may have gone on between the requests.
+    let last = max(info.position, shown.first?.position ?? 0)
+    let length = Double(max(last - min(first, last), 1))
     for (index, checkpoint) in shown.enumerated() {
-      let end = index == 0 ? info.position : shown[index - 1].position
+      let end = max(index == 0 ? last : shown[index - 1].position, checkpoint.position)
       drawing.row(
         "checkpoint \(checkpoint.number)", length: 1,
         note: "sequence \(checkpoint.sequence), "

@@ -79,7 +79,9 @@ extension PartialRangeThrough: KeyRangeConvertible where Bound == Key {
 
 /// The direction of a walk over the keys of an ordered keyspace.
 public enum KeyOrder: Hashable, Sendable, Codable {
+  /// From the least key to the greatest.
   case ascending
+  /// From the greatest key to the least.
   case descending
 }
 

@@ -13,6 +13,7 @@ public enum WriteCondition: Hashable, Sendable {
 
 /// A value, and the operation that has set it.
 public struct VersionedValue: Hashable, Sendable {
+  /// The value.
   public let value: [UInt8]
   /// The number of the operation, for ``WriteCondition/sequence(_:)``.
   public let sequence: SequenceNumber

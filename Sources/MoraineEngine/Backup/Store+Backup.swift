@@ -17,7 +17,7 @@ extension Store {
   ///
   /// - Parameters:
   ///   - directory: the directory of the backup; its parent must exist.
-  ///   - onProgress: called from time to time, with bytes.
+  ///   - progress: called from time to time, with bytes.
   /// - Returns: a report. The backup is then on stable storage.
   /// - Throws: `.notAStore` when nothing was ever written to this store, or when the directory
   ///   holds something else; `.historyDiverged` when the directory holds a backup of another epoch
@@ -88,7 +88,7 @@ extension Store {
   ///   - sequence: the last operation of a past state; nil for all operations. Every number since
   ///     the last compaction is allowed. A batch that continues after the number is left out as a
   ///     whole.
-  ///   - onProgress: called from time to time, with bytes; each byte counts when it is copied and
+  ///   - progress: called from time to time, with bytes; each byte counts when it is copied and
   ///     when it is checked.
   /// - Throws: `.corrupted` with file and offset when the backup is damaged; `.notAStore` when
   ///   there is no backup, or when the directory already contains a store; `.sequenceUnavailable`;

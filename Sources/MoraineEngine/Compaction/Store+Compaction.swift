@@ -13,7 +13,7 @@ extension Store {
   /// ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause; the work done so far stays. On a
   /// full disk, segments whose copies do not fit keep their garbage.
   ///
-  /// - Parameter onProgress: called after each step, with the number of bytes processed so far.
+  /// - Parameter progress: called after each step, with the number of bytes processed so far.
   /// - Throws: `.corrupted` when a record is not what was written (nothing is removed then),
   ///   `.noSpace` when there is garbage and no space was freed, `.io`, `.poisoned`, `.readOnly`,
   ///   `.closed`, `.usedAfterFork`.

@@ -16,8 +16,9 @@ import MoraineFormat
 ///   one.
 /// - A reader sees the value of one moment to its end, also when the key is set or removed in the
 ///   meantime. Its pieces use space as long as the ``LargeValue`` exists.
-/// - A value that is damaged can be replaced and removed. The pieces of a value whose record is
-///   damaged are then not known, and stay.
+/// - An entry of a key that is no large value can be replaced and removed. The pieces that it may
+///   once have named are not known, and stay. A record that is damaged on the disk is an error, as
+///   in each ordered keyspace.
 /// - A reader checks the length and the checksum of the whole value, besides the checksum of each
 ///   piece.
 /// - Pieces of a value that was never completed, because the process died for example, are removed
@@ -62,6 +63,7 @@ extension LargeValues {
   ///
   /// - Parameters:
   ///   - parts: the bytes. When the sequence throws, the key keeps its old value.
+  ///   - key: the key.
   ///   - durability: what to wait for after the last piece; nil for the configuration's durability.
   ///     Then all pieces are as durable as the value.
   /// - Returns: the sequence number at which the value became visible.
@@ -140,8 +142,8 @@ extension LargeValues {
 
   /// Removes the value of a key.
   ///
-  /// - Returns: whether the key had a value. An entry that is damaged, or no large value, is
-  ///   removed too; pieces that only a damaged entry names stay.
+  /// - Returns: whether the key had a value. An entry that is no large value is removed too; pieces
+  ///   that it may have named stay.
   /// - Throws: the errors of ``Store/removeValue(forKey:durability:)``; `.newerFormat`.
   @discardableResult
   public nonisolated(nonsending) func removeValue(
@@ -157,23 +159,31 @@ extension LargeValues {
   /// well, once an hour.
   ///
   /// - Returns: the number of such values.
-  /// - Throws: the errors of ``Keyspace/entries(in:order:limit:)`` and
+  /// - Throws: the first error, after the others were tried: the errors of ``Keyspace/entries(in:order:limit:)`` and
   ///   ``Keyspace/removeAll(in:durability:)``.
   /// - Complexity: O(values that are being written + pieces that are removed).
   @discardableResult
   public nonisolated(nonsending) func removeUnfinished() async throws(StoreError) -> Int {
     let now = store.clock.milliseconds
     var count = 0
+    var failure: StoreError?
     var range = KeyRange.prefix(LargeValueID.claimPrefix)
     while true {
       let claims = try await pieces.entries(in: range, limit: 100).entries
-      guard let last = claims.last else { return count }
+      guard let last = claims.last else {
+        if let failure { throw failure }
+        return count
+      }
       range = KeyRange(from: last.key.successor, upTo: range.upperBound)
       for entry in claims {
         guard let id = LargeValueID(claimKey: entry.key), let time = time(of: entry.value),
           time == 0 || time < now && now - time > Self.patienceMilliseconds
         else { continue }
-        if try await abandon(id, claim: entry.value) { count += 1 }
+        do throws(StoreError) {
+          if try await abandon(id, claim: entry.value) { count += 1 }
+        } catch {
+          failure = failure ?? error
+        }
       }
     }
   }
@@ -270,8 +280,8 @@ extension LargeValues {
   /// Marks the pieces of a key's value as pieces that may be removed.
   ///
   /// - Returns: whether the key has an entry, and the pieces of its value. The pieces are not known
-  ///   when the entry is damaged or is no large value; they stay. Otherwise a damaged value could
-  ///   never be replaced.
+  ///   when the entry is no large value; they stay. Otherwise such an entry could never be
+  ///   replaced.
   /// - Throws: `.newerFormat`; the errors of ``WriteBatch/value(forKey:in:)``.
   fileprivate func giveUpValue(
     forKey key: Key, _ batch: inout WriteBatch

@@ -5,7 +5,7 @@ public import SystemPackage
 extension Store {
   /// Makes a new store from the undamaged parts of a damaged one, and reports the rest.
   ///
-  /// Use it for a store that ``Store/init(at:configuration:)`` or ``verify(onProgress:)`` calls
+  /// Use it for a store that ``init(at:configuration:)`` or ``verify(onProgress:)`` calls
   /// `.corrupted`, when there is no backup, or only one that is too old. Every record with a
   /// correct checksum is copied, in the order of the log, whatever bytes lie between the records.
   /// This holds even where a segment's header, the manifest or a sector of the disk cannot be read.
@@ -19,7 +19,7 @@ extension Store {
   ///   - damaged: the store's directory; no process may be writing to it.
   ///   - directory: the directory of the new store. It must be missing, or contain no store; its
   ///     parent must exist.
-  ///   - onProgress: called from time to time, with bytes.
+  ///   - progress: called from time to time, with bytes.
   /// - Throws: `.notAStore` when there is no damaged store, or when the directory already contains
   ///   a store; `.locked`, `.noSpace`, `.io`; `.newerFormat`, even for a single undamaged record of
   ///   a newer format.

@@ -13,7 +13,10 @@ extension Keyspace {
   /// One page shows one moment. Writers may write between two pages; a walk over a snapshot shows
   /// one moment as a whole.
   ///
-  /// - Parameter limit: the largest number of entries.
+  /// - Parameters:
+  ///   - range: the range of keys, such as `"a"..<"b"` or ``KeyRangeConvertible/prefix(_:)``.
+  ///   - order: ascending begins at the least key of the range, descending at the greatest.
+  ///   - limit: the largest number of entries.
   /// - Throws: `.invalidArgument` when the keyspace is not ordered; the errors of
   ///   ``Store/value(forKey:)``; where the call makes the keyspace ordered, also those of a write.
   /// - Complexity: O(log n + entries).

@@ -11,6 +11,8 @@ extension Store {
   /// process, writes between the look at the present value and this write.
   ///
   /// - Parameters:
+  ///   - value: the new value.
+  ///   - key: the key.
   ///   - condition: what must be true of the present value. A value that has expired is absent.
   ///   - expiry: the time at which the new entry ends.
   ///   - durability: what to wait for after the write; nil for the configuration's durability.
@@ -48,9 +50,12 @@ extension Store {
   /// try await store.update("visits") { old in [(old?.first ?? 0) &+ 1] }
   /// ```
   ///
-  /// - Parameter body: receives the present value, or nil when the key does not exist, and returns
-  ///   the new value, or nil to remove the key. When it throws, nothing is written. When it returns
-  ///   what it received, nothing is written either.
+  /// - Parameters:
+  ///   - key: the key.
+  ///   - durability: what to wait for after the write; nil for the configuration's durability.
+  ///   - body: receives the present value, or nil when the key does not exist, and returns the new
+  ///     value, or nil to remove the key. When it throws, nothing is written. When it returns what
+  ///     it received, nothing is written either.
   /// - Returns: the value that the body has returned.
   /// - Throws: the errors of the body, and those of ``set(_:forKey:durability:)`` and
   ///   ``value(forKey:)``.

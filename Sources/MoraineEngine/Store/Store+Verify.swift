@@ -9,7 +9,7 @@ extension Store {
   /// Damaged pages of the index checkpoint are reported once: the index is then read
   /// from the log.
   ///
-  /// - Parameter onProgress: called now and then with the progress so far.
+  /// - Parameter progress: called now and then with the progress so far.
   /// - Throws: `.closed`, `.suspended`, `.usedAfterFork`; in a shared store `.locked` when another
   ///   process has been writing for a minute. Damage is not thrown: the report lists it.
   /// - Complexity: O(bytes of the store); O(bytes · n) where the log has n million keys that were

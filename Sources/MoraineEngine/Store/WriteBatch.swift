@@ -77,7 +77,8 @@ public struct WriteBatch: ~Copyable {
     return true
   }
 
-  /// Removes a key if a condition on its present value holds. See ``set(_:forKey:if:)``.
+  /// Removes a key if a condition on its present value holds. See
+  /// ``set(_:forKey:if:expiring:)``.
   ///
   /// - Returns: whether the condition holds and the key existed.
   public mutating func removeValue(
@@ -129,7 +130,7 @@ extension WriteBatch {
   }
 
   /// Sets a value in a keyspace of the same store if a condition holds. See
-  /// ``set(_:forKey:if:)``.
+  /// ``set(_:forKey:if:expiring:)``.
   public mutating func set(
     _ value: [UInt8], forKey key: Key, in keyspace: Keyspace, if condition: WriteCondition,
     expiring expiry: Expiry? = nil

@@ -44,9 +44,9 @@ extension Store {
 
     /// Queues a put. Suspends only while the queue is full.
     ///
-    /// - Parameter expiry: the time at which the entry ends, see ``Expiry``; nil for the default of
-    ///   the keyspace. Until the store has applied the put, reads of the queue return also an entry
-    ///   that has ended.
+    /// An ``Expiry`` of nil stands for the default of the keyspace. Until the store has applied the
+    /// put, reads of the queue return also an entry that has ended.
+    ///
     /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.readOnly`, `.closed`, `.suspended`,
     ///   `.usedAfterFork`; the error of an earlier write that was dropped; `.cancelled` when the
     ///   task is cancelled before the queue has room.

@@ -45,6 +45,7 @@ extension Store.Transaction {
   /// Returns the value of a key, or nil when the key does not exist.
   ///
   /// - Parameters:
+  ///   - key: the key.
   ///   - keyspace: a keyspace of the store; nil for the unnamed one.
   ///   - isTracked: whether a change of the key by another writer is a conflict.
   /// - Throws: the errors of ``Store/Snapshot/value(forKey:)``.
@@ -68,8 +69,12 @@ extension Store.Transaction {
 
   /// Stores a value under a key. A write alone conflicts with no other writer.
   ///
-  /// - Parameter expiry: the time at which the entry ends, counted from the commit; nil for the
-  ///   default of the keyspace. The transaction itself sees its entry until it is committed.
+  /// - Parameters:
+  ///   - value: the value.
+  ///   - key: the key.
+  ///   - keyspace: a keyspace of the store; nil for the unnamed one.
+  ///   - expiry: the time at which the entry ends, counted from the commit; nil for the default of
+  ///     the keyspace. The transaction itself sees its entry until it is committed.
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.
   public func set(
     _ value: [UInt8], forKey key: Key, in keyspace: Keyspace? = nil, expiring expiry: Expiry? = nil
@@ -111,6 +116,9 @@ extension Store.Transaction {
   /// the transaction itself has written has the sequence number `.none`.
   ///
   /// - Parameters:
+  ///   - range: the range of keys; by default all keys.
+  ///   - keyspace: an ordered keyspace of the store.
+  ///   - order: ascending begins at the least key of the range, descending at the greatest.
   ///   - limit: the most entries that are returned, at least 1.
   ///   - isTracked: whether it is a conflict when another writer inserts, changes or removes a key
   ///     of the range: of the part up to the last entry, where `limit` ends the reading.
@@ -155,8 +163,11 @@ extension Store.Transaction {
 
   /// Returns the number of keys in a range of an ordered keyspace.
   ///
-  /// - Parameter isTracked: whether it is a conflict when another writer inserts, changes or
-  ///   removes a key of the range.
+  /// - Parameters:
+  ///   - range: the range of keys; by default all keys.
+  ///   - keyspace: an ordered keyspace of the store.
+  ///   - isTracked: whether it is a conflict when another writer inserts, changes or removes a key
+  ///     of the range.
   /// - Throws: the errors of ``entries(in:of:order:limit:isTracked:)``.
   /// - Complexity: O(log n + keys that the transaction has written).
   public func count(
@@ -190,8 +201,10 @@ extension Store.Transaction {
   /// Returns all entries of a keyspace, ordered or not: those of the store in the order of the log,
   /// and then those that the transaction has written.
   ///
-  /// - Parameter isTracked: whether it is a conflict when another writer inserts, changes or
-  ///   removes any key of the keyspace.
+  /// - Parameters:
+  ///   - keyspace: a keyspace of the store; nil for the unnamed one.
+  ///   - isTracked: whether it is a conflict when another writer inserts, changes or removes any
+  ///     key of the keyspace.
   /// - Throws: the errors of ``Store/Snapshot/value(forKey:)``.
   /// - Complexity: O(bytes of the log). To find conflicts later, one look-up for each entry.
   public func allEntries(

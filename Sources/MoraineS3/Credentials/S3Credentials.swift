@@ -13,7 +13,8 @@
     /// Asks a function for keys. Use it for instance roles, for web identities and for vaults.
     ///
     /// - Parameter provide: returns the present keys. When it throws, requests fail with
-    ///   `.unavailable` until it returns keys, or with the ``ObjectStoreError`` that it throws.
+    ///   `.unavailable` until it returns keys, or with the
+    ///   ``/MoraineArchive/ObjectStoreError`` that it throws.
     public static func provider(_ provide: @escaping @Sendable () async throws -> S3Keys) -> Self {
       S3Credentials(provide: provide)
     }
