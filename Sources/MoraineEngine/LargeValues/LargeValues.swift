@@ -159,8 +159,8 @@ extension LargeValues {
   /// well, once an hour.
   ///
   /// - Returns: the number of such values.
-  /// - Throws: the first error, after the others were tried: the errors of ``Keyspace/entries(in:order:limit:)`` and
-  ///   ``Keyspace/removeAll(in:durability:)``.
+  /// - Throws: the first error, after the others were tried: the errors of
+  ///   ``Keyspace/entries(in:order:limit:)`` and ``Keyspace/removeAll(in:durability:)``.
   /// - Complexity: O(values that are being written + pieces that are removed).
   @discardableResult
   public nonisolated(nonsending) func removeUnfinished() async throws(StoreError) -> Int {
