@@ -39,9 +39,8 @@ struct Chore: Codable, Identifiable, Sendable {
     }
     print("last visit:", try await store.value(forKey: "last visit") ?? [])
 
-    // An entry that ends by itself.
-    try await store.set([7], forKey: "session", expiring: .after(.milliseconds(50)))
-    try await Task.sleep(for: .milliseconds(100))
+    // An entry that ends by itself: this one has ended in 2023 already.
+    try await store.set([7], forKey: "session", expiring: .at(milliseconds: 1_700_000_000_000))
     print("session:", try await store.value(forKey: "session") ?? [])
 
     // A continuous copy, and a state of the past.

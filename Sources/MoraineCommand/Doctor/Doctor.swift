@@ -56,7 +56,8 @@ struct Doctor: AsyncParsableCommand {
     defer { bar.finish() }
     var examination: Examination
     // Before the store is read: in a live store the archive is never ahead of it then.
-    let comparison = try await Self.comparison(archive)
+    var comparison: ArchiveComparison?
+    if let archive { comparison = try await ArchiveComparison(archive) }
     do {
       examination = try await store.reading { store in
         let report = try await store.verify { progress in
@@ -87,11 +88,6 @@ struct Doctor: AsyncParsableCommand {
     }
     let isDamaged = examination.problems.contains { $0.code == .corrupted }
     throw Failure(code: isDamaged ? 3 : examination.problems[0].exitCode, message: nil)
-  }
-
-  private static func comparison(_ place: ArchivePlace?) async throws -> ArchiveComparison? {
-    guard let place else { return nil }
-    return try await ArchiveComparison(place)
   }
 
   private func rescue(into path: String) async throws {

@@ -120,7 +120,7 @@ struct Drawing {
   private static func number(_ value: Double) -> String { String(format: "%.2f", value) }
 
   /// Returns the text as the content of an XML element. The caller's names may contain anything.
-  static func escaped(_ text: String) -> String {
+  private static func escaped(_ text: String) -> String {
     var escaped = ""
     for scalar in Text.printable(text.utf8).unicodeScalars {
       switch scalar {

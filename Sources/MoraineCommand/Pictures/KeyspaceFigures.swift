@@ -3,10 +3,8 @@ import MoraineFormat
 
 /// The keyspaces of a store, their indexes, and the archive that the store belongs to.
 struct KeyspaceFigures: Sendable {
-  var keyspaces: [KeyspaceStatistics] = []
-  var indexes: [ListedIndex] = []
-
-  init() {}
+  let keyspaces: [KeyspaceStatistics]
+  let indexes: [ListedIndex]
 
   init(_ store: Store) async throws {
     keyspaces = try await store.keyspaceStatistics()

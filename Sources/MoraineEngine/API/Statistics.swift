@@ -106,8 +106,5 @@ package struct KeyOrderPlaces: Hashable, Sendable {
   /// Number of entries in each part of the log, by columns of the keys: `counts[column][row]`. The
   /// columns have equally many keys, but for one; the rows have equally many bytes of the log, the
   /// oldest first.
-  package internal(set) var counts: [[Int]]
-
-  /// Number of the keys.
-  package var keyCount: Int { counts.reduce(0) { $0 + $1.reduce(0, +) } }
+  package let counts: [[Int]]
 }

@@ -106,6 +106,7 @@ extension EngineState {
         if log.table.isRetiring { log.lastSequence = 0 }
         try rebuildFigures(slot, entries[log.table.infos[slot].number])
       }
+      try checkStrayKeys()
       // Marks and footers written since opening have a digest that began with a wrong one.
       if live.digest != before.digest {
         log.manifest.compactedThrough = SequenceNumber(rawValue: max(last, log.lastSequence))
@@ -113,6 +114,7 @@ extension EngineState {
       recent.markStale()
     } catch {
       swap(&before, &live)
+      strayKeyCount = 0
       for (slot, view) in zip(slots, views) {
         log.table[slot] = view
         log.table.forgetRun(of: slot)

@@ -286,15 +286,14 @@ extension LargeValues {
   fileprivate func giveUpValue(
     forKey key: Key, _ batch: inout WriteBatch
   ) throws(StoreError) -> (exists: Bool, id: LargeValueID?) {
-    do throws(StoreError) {
-      guard let bytes = try batch.value(forKey: key, in: headers) else { return (false, nil) }
-      let id = try LargeValueHeader(bytes, of: key).id
-      try batch.set(claim(0), forKey: id.claimKey, in: pieces)
-      return (true, id)
-    } catch {
+    guard let bytes = try batch.value(forKey: key, in: headers) else { return (false, nil) }
+    let id: LargeValueID
+    do throws(StoreError) { id = try LargeValueHeader(bytes, of: key).id } catch {
       guard error.code == .corrupted else { throw error }
       return (true, nil)
     }
+    try batch.set(claim(0), forKey: id.claimKey, in: pieces)
+    return (true, id)
   }
 }
 

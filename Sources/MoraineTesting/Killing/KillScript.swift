@@ -10,7 +10,7 @@
   ///   ``nextCommand(using:)`` returns nil, and ``meaning(of:to:_:)`` returns
   ///   ``KillAnswer/acknowledgedByItself(_:)``.
   ///
-  /// For a program that answers `add N` with `ok`, and `list` with all that it has:
+  /// A script of a program that answers `add N` with `ok`, and `list` with all its numbers:
   ///
   /// ```swift
   /// struct Numbers: KillModel {

@@ -85,11 +85,9 @@ import Testing
     }
   }
 
-  /// Fills an ordered keyspace with 2,000 keys in random order, and returns in how many of ten parts
-  /// of the log each hundred of them lies.
+  /// Returns in how many of ten parts of the log each hundred of 2,000 keys lies.
   private static func occupiedParts(_ store: Store) async throws -> [Int] {
     let places = try #require(try await store.keyOrderPlaces(in: "k", columns: 20, rows: 10))
-    #expect(places.keyCount == 2000)
     #expect(places.counts.count == 20 && places.counts.allSatisfy { $0.count == 10 })
     #expect(places.counts.allSatisfy { $0.reduce(0, +) == 100 })
     return places.counts.map { column in column.count { $0 > 0 } }

@@ -62,6 +62,13 @@ struct Parts: AsyncSequence, Sendable {
     return result
   }
 
+  private static func storeWithClock() -> (Store, ManualClock) {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    return (Store.inMemory(configuration: configuration), clock)
+  }
+
   private func pieceCount(_ store: Store) async throws -> Int {
     try await store.keyspace(named: "moraine.pieces/films").count()
   }
@@ -130,10 +137,7 @@ struct Parts: AsyncSequence, Sendable {
 
   /// A writer that has paused too long loses its pieces, and not the value that it would replace.
   @Test func abandonedPiecesAreRemovedAndTheirWriterIsRefused() async throws {
-    let clock = ManualClock(startingAt: 1_700_000_000_000)
-    var configuration = Store.Configuration()
-    configuration.clock = clock
-    let store = Store.inMemory(configuration: configuration)
+    let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     try await films.set(Parts(seed: 1, byteCount: 10), forKey: "one")
     // Full pieces: nothing is left to write for the commit, which must look for its pieces itself.
@@ -164,10 +168,7 @@ struct Parts: AsyncSequence, Sendable {
 
   /// The rest of a part whose piece could not be written is not part of the value.
   @Test func writerThatFailedNeverCommits() async throws {
-    let clock = ManualClock(startingAt: 1_700_000_000_000)
-    var configuration = Store.Configuration()
-    configuration.clock = clock
-    let store = Store.inMemory(configuration: configuration)
+    let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     var writer = try await films.writer(forKey: "one")
     try await writer.append([UInt8](repeating: 1, count: Self.piece - 10))
@@ -187,10 +188,7 @@ struct Parts: AsyncSequence, Sendable {
 
   /// A process whose clock is an hour ahead removes the pieces of a writer that has not paused.
   @Test func noPieceIsWrittenAfterItsClaimWasRemoved() async throws {
-    let clock = ManualClock(startingAt: 1_700_000_000_000)
-    var configuration = Store.Configuration()
-    configuration.clock = clock
-    let store = Store.inMemory(configuration: configuration)
+    let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     var writer = try await films.writer(forKey: "one")
     try await writer.append([UInt8](repeating: 1, count: Self.piece))
@@ -239,10 +237,7 @@ struct Parts: AsyncSequence, Sendable {
 
   /// The same program removes pieces again, not only with its first write.
   @Test func abandonedPiecesAreRemovedOnceAnHour() async throws {
-    let clock = ManualClock(startingAt: 1_700_000_000_000)
-    var configuration = Store.Configuration()
-    configuration.clock = clock
-    let store = Store.inMemory(configuration: configuration)
+    let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     try await films.set(Parts(seed: 1, byteCount: 10), forKey: "one")
     var dropped = try await films.writer(forKey: "two")
