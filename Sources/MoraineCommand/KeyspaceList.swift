@@ -23,6 +23,14 @@ struct Keyspaces: AsyncParsableCommand {
 }
 
 /// The table of keyspaces that `keyspaces` and `stats` print.
+extension Store {
+  /// Returns how many of the counted keys have expired and were not deleted yet.
+  func expiredCount(of statistics: Statistics) async throws(StoreError) -> Int {
+    // Where the store is written at the same time, the second number may be the greater one.
+    max(0, statistics.count - (try await count()))
+  }
+}
+
 enum KeyspaceList {
   static func json(_ keyspaces: [KeyspaceStatistics]) -> String { objects(keyspaces).json }
 

@@ -44,7 +44,7 @@ struct Query: AsyncParsableCommand {
         let object: JSONTree
         do { object = try decoder.decode(JSONTree.self, from: Data(entry.value)) } catch {
           throw Failure(
-            code: 4, message: "the model '\(entry.key)' is not JSON; query reads JSON models only")
+            code: 2, message: "the model '\(entry.key)' is not JSON; query reads JSON models only")
         }
         guard tests.allSatisfy({ $0.holds(object) }) else { return true }
         found.append((entry.value, place.map { object[$0] } ?? .null))

@@ -33,6 +33,23 @@ import Testing
     #expect((json["advice"] as? [String])?.isEmpty == true)
   }
 
+  @Test func expiredEntriesAreCountedApartFromKeys() async throws {
+    // Expired so recently that no background work deletes it yet.
+    let moment = UInt64(Date().timeIntervalSince1970 * 1000) - 1000
+    try await place.drive("put 6b 76", "put 6c 77", "putx 6d 78 \(moment)")
+    let text = try await Moraine.run("doctor", place.store).text
+    #expect(text.contains("2 keys in 1 segment."), "\(text)")
+    #expect(text.contains("1 key more will be deleted: its entry has expired."), "\(text)")
+    let json = try object(try await Moraine.run("doctor", place.store, "--json"))
+    #expect(json["count"] as? Int == 2 && json["expiredCount"] as? Int == 1, "\(json)")
+    let keyspaces = try #require(json["keyspaces"] as? [[String: Any]])
+    #expect(keyspaces.first?["count"] as? Int == 2, "\(json)")
+    let table = try await Moraine.run("stats", place.store).text
+    #expect(table.contains("2, and 1 that have expired"), "\(table)")
+    let stats = try object(try await Moraine.run("stats", place.store, "--json"))
+    #expect(stats["count"] as? Int == 3 && stats["expiredCount"] as? Int == 1, "\(stats)")
+  }
+
   @Test func killedStoreIsReportedToNeedNoRepair() async throws {
     _ = try await place.talk("--durability", "none") { talk in
       _ = try await talk.ask("put 6b 76")

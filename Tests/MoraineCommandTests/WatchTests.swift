@@ -95,6 +95,11 @@ import Testing
     #expect(XMLParser(data: drawing).parse())
     let bars = String(decoding: drawing, as: UTF8.self).components(separatedBy: "\"strong\"")
     #expect(bars.count - 1 == rows.count)
+    // Before anything is measured.
+    for place in [place.folder.path + "/nowhere/a.svg", place.folder.path] {
+      let refused = try await Moraine.run("bench", self.place.folder.path, "--svg", place)
+      #expect(refused.code == 2 && refused.output.isEmpty, "\(refused)")
+    }
     let nowhere = try await Moraine.run("bench", place.folder.path + "/nowhere")
     #expect(nowhere.code == 2)
     #expect(try await Moraine.run("bench", place.folder.path, "--count", "0").code == 2)

@@ -127,6 +127,7 @@ struct ArchiveInformation: AsyncParsableCommand {
   func run() async throws {
     if checkpoints { return try await list() }
     if let svg {
+      try Drawing.checkWritable(svg)
       let archive = try await archive.open()
       let (info, checkpoints) = (try await archive.info(), try await archive.checkpoints())
       return try ArchivePicture(info: info, checkpoints: checkpoints).write(to: svg)

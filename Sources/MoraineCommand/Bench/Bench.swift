@@ -49,6 +49,7 @@ struct Bench: AsyncParsableCommand {
   }
 
   func run() async throws {
+    if let svg { try Drawing.checkWritable(svg) }
     let parent =
       directory.map { URL(fileURLWithPath: $0) } ?? FileManager.default.temporaryDirectory
     var isDirectory: ObjCBool = false

@@ -23,8 +23,9 @@ struct Doctor: AsyncParsableCommand {
         moraine doctor users.moraine --salvage rescued.moraine
         moraine doctor users.moraine --archive file:/mnt/nas/users
 
-      With --json one object: isSound, wasClean, count, segmentCount, diskBytes,
-      liveBytes, spaceAmplification, keyspaces, problems and advice; with --archive
+      With --json one object: isSound, wasClean, count, expiredCount, segmentCount,
+      diskBytes, liveBytes, spaceAmplification, keyspaces, problems and advice, where
+      expiredCount has the keys that will be deleted; with --archive
       also archive: id, storeID, sequence, position, time and unarchivedCount, or
       problem; for a damaged store also
       salvage: the recordCount that a salvage would bring back, and its losses. With
@@ -63,10 +64,13 @@ struct Doctor: AsyncParsableCommand {
         let report = try await store.verify { progress in
           bar.update(progress.completedBytes, of: progress.totalBytes)
         }
+        let isSound = report.problems.isEmpty
+        let statistics = try await store.statistics()
         return Examination(
-          problems: report.problems, statistics: try await store.statistics(),
+          problems: report.problems, statistics: statistics,
+          expiredCount: isSound ? try await store.expiredCount(of: statistics) : 0,
           recovery: await store.recoveryReport, segments: try await store.segmentStatistics(),
-          figures: report.problems.isEmpty ? try await KeyspaceFigures(store) : nil)
+          figures: isSound ? try await KeyspaceFigures(store) : nil)
       }
     } catch let error as StoreError where error.code == .corrupted {
       // Opening stops at the first damage.

@@ -9,6 +9,8 @@ struct Examination {
   var problems: [StoreError]
   /// Nil if the store could not be opened.
   var statistics: Store.Statistics?
+  /// The entries that have expired and are still in the log; 0 if the store is not sound.
+  var expiredCount = 0
   var recovery: RecoveryReport?
   var segments: [SegmentStatistics] = []
   /// Nil if the store is not sound.
@@ -66,12 +68,17 @@ struct Examination {
     let (disk, live) = (statistics.diskBytes, statistics.liveBytes)
     let compacted = segments.count { $0.isCompacted }
     var lines = [
-      Units.counted(statistics.count, "key") + " in "
+      Units.counted(statistics.count - expiredCount, "key") + " in "
         + Units.counted(statistics.segmentCount, "segment")
         + (compacted > 0 ? ", \(compacted) of them compacted" : "") + ".",
       "\(Units.bytes(disk)) on disk, \(Units.bytes(live)) of it live: "
         + "\(Units.ratio(statistics.spaceAmplification)) bytes per live byte.",
     ]
+    if expiredCount > 0 {
+      lines.append(
+        "  \(Units.counted(expiredCount, "key")) more will be deleted: "
+          + (expiredCount == 1 ? "its entry has expired." : "their entries have expired."))
+    }
     if disk > live {
       lines.append(
         "  \(Units.bytes(disk - live)) is garbage: overwritten and removed records, and marks.")
@@ -134,7 +141,8 @@ struct Examination {
     var object: JSONObject = ["isSound": problems.isEmpty]
     if let recovery { object.add("wasClean", recovery.wasClean) }
     if let statistics {
-      object.add("count", statistics.count)
+      object.add("count", statistics.count - expiredCount)
+      object.add("expiredCount", expiredCount)
       object.add("segmentCount", statistics.segmentCount)
       object.add("diskBytes", statistics.diskBytes)
       object.add("liveBytes", statistics.liveBytes)

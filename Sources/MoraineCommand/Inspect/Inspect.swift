@@ -48,6 +48,7 @@ struct Inspect: AsyncParsableCommand {
   }
 
   private func draw(into path: String) async throws {
+    try Drawing.checkWritable(path)
     let manifest = try store.manifest()
     try await store.reading { store in try await StorePicture(store, manifest) }.write(to: path)
   }

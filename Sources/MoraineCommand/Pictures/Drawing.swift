@@ -1,4 +1,5 @@
 import Foundation
+import SystemPackage
 
 /// An SVG drawing of rows, each with a label, a bar and a note. Its colors follow the light or dark
 /// mode of the program that shows it.
@@ -139,10 +140,28 @@ struct Drawing {
 extension Drawing {
   /// Writes the drawing into a file, which is replaced.
   func write(to path: String, title: String) throws {
+    try Self.checkWritable(path)
     do {
       try Data(svg(title: title).utf8).write(to: URL(fileURLWithPath: path))
     } catch {
       throw Failure("write \(path)", error)
+    }
+  }
+
+  /// Throws if the file cannot be written. Commands call this before long work.
+  static func checkWritable(_ path: String) throws {
+    let url = URL(fileURLWithPath: path)
+    let (folder, files) = (url.deletingLastPathComponent().path, FileManager.default)
+    var isDirectory: ObjCBool = false
+    guard files.fileExists(atPath: folder, isDirectory: &isDirectory), isDirectory.boolValue else {
+      throw Failure.usage("cannot write \(path): there is no directory \(folder)")
+    }
+    let exists = files.fileExists(atPath: path, isDirectory: &isDirectory)
+    guard !exists || !isDirectory.boolValue else {
+      throw Failure.usage("cannot write \(path): it is a directory")
+    }
+    guard files.isWritableFile(atPath: exists ? path : folder) else {
+      throw Failure("write \(path)", Errno.permissionDenied)
     }
   }
 

@@ -3,7 +3,8 @@ public import MoraineFormat
 extension Store {
   /// Figures of a store at one moment.
   public struct Statistics: Sendable {
-    /// Number of live keys.
+    /// Number of live keys. It includes those that have expired and were not deleted yet, which
+    /// ``Store/count()`` does not.
     public internal(set) var count = 0
     /// Number of segments of the log.
     public internal(set) var segmentCount = 0

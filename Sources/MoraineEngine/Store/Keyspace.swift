@@ -113,9 +113,9 @@ public struct KeyspaceStatistics: Hashable, Sendable {
   public internal(set) var name: String
   /// Whether the keyspace is ordered.
   public internal(set) var isOrdered = false
-  /// Number of live keys.
+  /// Number of live keys, without those that have expired.
   public internal(set) var count = 0
-  /// Bytes of the live keys' records in the log.
+  /// Bytes of the live keys' records in the log. Expired entries are live until they are deleted.
   public internal(set) var liveBytes: UInt64 = 0
 }
 
