@@ -163,7 +163,28 @@
         let response = try await Self.http.execute(message, deadline: deadline(request))
         return try await Self.answer(response, request)
       } catch {
-        throw failure(error, request)
+        let failure = failure(error, request)
+        if failure.code == .unavailable, let problem = try await authoritiesProblem() {
+          throw ObjectStoreError(
+            .unavailable, problem, object: request.object, mayHaveHadEffect: false)
+        }
+        throw failure
+      }
+    }
+
+    /// Returns why the file that `AWS_CA_BUNDLE` names cannot be used; nil when it can, or when no
+    /// file is named.
+    private func authoritiesProblem() async throws(ObjectStoreError) -> String? {
+      guard location.scheme == "https", let file = CurrentProcess.environment("AWS_CA_BUNDLE"),
+        !file.isEmpty
+      else { return nil }
+      return try await lanes.run { () throws(ObjectStoreError) in
+        do {
+          return try NIOSSLCertificate.fromPEMFile(file).isEmpty
+            ? "AWS_CA_BUNDLE names \(file), which has no certificate" : nil
+        } catch {
+          return "AWS_CA_BUNDLE names \(file), from which no certificates can be read (\(error))"
+        }
       }
     }
 
