@@ -16,7 +16,9 @@ import Moraine
 /// | `PUT /notes/ID` with `{"text": …}` | 200 with the note, or 404 |
 /// | `DELETE /notes/ID` | 204, or 404 |
 ///
-/// `GET /session` and the requests about notes answer 401 without a session.
+/// `GET /session` and the requests about notes answer 401 without a session. Requests that need
+/// the store answer 503 while it ends; changes also while the archive cannot be reached, and 507
+/// while the disk is full.
 public struct NotesRoutes: Sendable {
   private static let longestName = 32
   private static let longestText = 4000
@@ -37,6 +39,7 @@ public struct NotesRoutes: Sendable {
 
   /// Adds the routes to a router.
   public func add(to router: Router<BasicRequestContext>) {
+    router.add(middleware: StoreErrors())
     router.get("", use: page)
     router.post("session", use: logIn)
     router.get("session", use: session)

@@ -103,6 +103,30 @@ import Testing
     }
   }
 
+  @Test func aChangeWithoutTheArchiveIsAnswered503AndArchivedLater() async throws {
+    let (archive, aside) = (archive, archive + "-aside")
+    try await serve(
+      endingWith: .terminate, with: ["--archive", archive, "--create-archive"]
+    ) { address, _ async throws in
+      let ada = try await Browser.logIn(address, as: "ada")
+      _ = try await ada.add("first")
+      try FileManager.default.moveItem(atPath: archive, toPath: aside)
+      let refused = try await ada.send("POST", "/notes", ["text": "second"])
+      #expect(refused.status == 503 && refused.text.contains("later"), "\(refused)")
+      try FileManager.default.moveItem(atPath: aside, toPath: archive)
+      // Reads do not need the archive, and the store has the change.
+      #expect(Set(try await ada.texts()) == ["first", "second"])
+      // Until the archive is found again.
+      while try await ada.send("POST", "/notes", ["text": "third"]).status != 201 {}
+    }
+    try FileManager.default.removeItem(atPath: store)
+    #expect(try await server.run(["restore", archive, store]).code == 0)
+    try await serve(endingWith: .terminate) { address, _ async throws in
+      let ada = try await Browser.logIn(address, as: "ada")
+      #expect(Set(try await ada.texts()) == ["first", "second", "third"])
+    }
+  }
+
   @Test func openPagesDoNotDelayTheEndOfTheServer() async throws {
     let archive = archive
     try await serve(
