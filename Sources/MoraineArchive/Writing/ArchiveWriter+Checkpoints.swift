@@ -15,10 +15,10 @@ struct CheckpointProgress {
   private static let commitLimit: UInt64 = 3600
 
   func isDue(
-    _ configuration: ArchiveConfiguration, liveBytes: Int, position end: UInt64
+    _ configuration: ArchiveConfiguration, liveBytes: @autoclosure () -> Int, position end: UInt64
   ) -> Bool {
     if bytes == 0 { return false }
-    return bytes > max(configuration.checkpointBytes, liveBytes / 8)
+    return bytes > configuration.checkpointBytes && bytes > liveBytes() / 8
       || end > position + Self.commitLimit
       || ContinuousClock.now - began > configuration.checkpointInterval
   }

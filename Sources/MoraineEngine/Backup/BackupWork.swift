@@ -132,7 +132,7 @@ struct BackupWork: Sendable {
   private func piece(_ index: Int) -> SegmentCopier.Piece {
     SegmentCopier.Piece(
       source.manifest.segments[index], mapping: source.segments[index].mapping,
-      isDurable: source.areDurable[index])
+      isDurable: source.isDurable(index))
   }
 
   /// Returns the manifest to write. Each manifest of a directory has a higher generation than the

@@ -16,13 +16,18 @@ package struct LogCut: Sendable {
   /// The number of live keys, those included that have expired and were not deleted yet.
   package let count: Int
   let directory: any StorageDirectory
-  /// Whether the disk holds all bytes of a segment, for each one in the manifest's order. A failed
-  /// sync of the store's name for a file may drop bytes. A later sync of the backup's name for the
-  /// same file does not bring them back.
-  let areDurable: [Bool]
+  /// The last operation that the disk held when the cut was made.
+  private let durableSequence: UInt64
 
   /// The number of the last operation.
   package var sequence: SequenceNumber { manifest.lastSequence }
+
+  /// Returns whether the disk holds all bytes of the segment at an index of the manifest's order. A
+  /// failed sync of the store's name for a file may drop bytes. A later sync of the backup's name
+  /// for the same file does not bring them back.
+  func isDurable(_ index: Int) -> Bool {
+    segments[index].entry.lastSequence.rawValue <= durableSequence
+  }
 
   /// - Complexity: O(segments). What the cut before has of a sealed segment that is mapped is used
   ///   again, so a segment takes 20 ns then, and 170 otherwise.
@@ -35,20 +40,17 @@ package struct LogCut: Sendable {
     manifest.isBackup = true
     (manifest.attachment, manifest.following) = (nil, nil)
     var segments: [SegmentBytes] = []
-    var areDurable: [Bool] = []
     let segmentCount = engine.log.table.order.count
     manifest.segments.reserveCapacity(segmentCount)
     segments.reserveCapacity(segmentCount)
-    areDurable.reserveCapacity(segmentCount)
-    let durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
+    durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
     for slot in engine.log.table.order {
       guard let bytes = try engine.lend(slot, pin) else { continue }
       segments.append(bytes)
       manifest.segments.append(bytes.entry)
-      areDurable.append(bytes.entry.lastSequence.rawValue <= durableSequence)
     }
     assert(manifest.segments.allSatisfy(\.isSealed), "a cut lists an open segment")
-    (self.manifest, self.segments, self.areDurable) = (manifest, segments, areDurable)
+    (self.manifest, self.segments) = (manifest, segments)
     count = engine.live.count
   }
 }
