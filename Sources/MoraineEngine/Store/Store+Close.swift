@@ -3,7 +3,8 @@ import MoraineStorage
 public import SystemPackage
 
 extension Store {
-  /// Seals the log and releases the directory lock. Calling `close()` again has no effect.
+  /// Seals the log and releases the directory lock. Calling `close()` again has no effect; a call
+  /// while another one is closing the store waits for its end, and throws the same error.
   ///
   /// All writes are on stable storage when this returns, also those that wait in a ``WriteQueue``
   /// when this is called.
@@ -45,13 +46,19 @@ extension Store {
   }
 
   private func endInOrder(_ isFirst: Bool) async -> StoreError? {
+    guard isFirst else {
+      // In a forked child, the parent's call does not end.
+      guard lifecycle.closing.isHeld, pipeline.isInItsProcess else { return nil }
+      await lifecycle.closing.waitUntilFree()
+      return lifecycle.closingFailure
+    }
     await compaction.waitForEnd()
     await writing.roomGate.waitUntilFree()
-    guard isFirst else { return nil }
     let failure = await end()
     // No event follows this one: all threads of the store have ended their work.
     send(.closed(failure: failure))
     await pipeline.events?.delivered()
+    lifecycle.endClosing(failure)
     return failure
   }
 
@@ -93,6 +100,8 @@ extension Store {
     } catch {
       failure = error
     }
+    // After an error, a task of this process may still be taking over the log.
+    while peers.isTakingOver { await peers.waitForTakeover() }
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.
     for queue in [peers.rereadQueue, pipeline.allocations].compactMap({ $0 }) {
       do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {

@@ -361,6 +361,10 @@ struct StoreLifecycle {
   /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
   /// their order: an app may go into the background while it still opens its stores.
   let turnGate = AsyncGate()
+  /// Held by the first call of `close()` until the store has left its directory.
+  let closing = AsyncGate()
+  /// The error of the first call of `close()`.
+  private(set) var closingFailure: StoreError?
   private let ending: StoreEnding
 
   init(_ refusal: StoreError?, _ ending: StoreEnding) {
@@ -373,8 +377,16 @@ struct StoreLifecycle {
   ///
   /// - Returns: whether this is the first call.
   mutating func close() -> Bool {
-    defer { isClosed = true }
-    return !isClosed
+    if isClosed { return false }
+    isClosed = true
+    closing.take()
+    return true
+  }
+
+  /// Records that the first call of `close()` ends.
+  mutating func endClosing(_ failure: StoreError?) {
+    closingFailure = failure
+    closing.release()
   }
 
   mutating func suspend() {

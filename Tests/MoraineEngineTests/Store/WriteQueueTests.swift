@@ -206,6 +206,61 @@ import Testing
     try await store.close()
   }
 
+  /// A write that the archive has not confirmed is in the store, and another task may have replaced
+  /// it since.
+  @Test func writesThatTheArchiveDoesNotConfirmAreNotAppliedAgain() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: Self.configuration(.replicated))
+    let gate = Gate()
+    storage.setScript { $0.operation == .createDirectory ? .hang(gate) : nil }
+    let owner = ReplicationOwner()
+    let wakes = Counter()
+    store.beginReplication(owner) { wakes.increment() }
+    let queue = try await store.writeQueue()
+    try await queue.set([0], forKey: "first")
+    await gate.arrival()
+    // One batch, which the store applies when the archive has the first write.
+    try await queue.set([1], forKey: "replaced")
+    try await queue.set([1], forKey: "removed")
+    try await queue.removeValue(forKey: "first")
+    gate.open()
+    storage.setScript(nil)
+    while wakes.count < 1 { await Task.yield() }
+    store.replicated(owner, through: SequenceNumber(rawValue: 1))
+    while wakes.count < 2 { await Task.yield() }
+    let flush = Task { try await queue.flush() }
+    while queue.flushCount == 0 { await Task.yield() }
+    #expect(try await store.count() == 2)
+    try await store.set([2], forKey: "replaced", durability: Durability.none)
+    try await store.removeValue(forKey: "removed", durability: Durability.none)
+    try await store.set([2], forKey: "first", durability: Durability.none)
+    // Waits in the queue while the first writes wait for the archive.
+    try await queue.set([3], forKey: "later")
+    store.replicationFailed(
+      owner, StoreError(.archiveUnavailable, "the archive is away"), isLast: false)
+    let error = await #expect(throws: StoreError.self) { try await flush.value }
+    #expect(error?.code == .archiveUnavailable)
+    while queue.pendingBytes > 0 { await Task.yield() }
+    #expect(try await store.value(forKey: "replaced") == [2])
+    #expect(try await store.value(forKey: "removed") == nil)
+    #expect(try await store.value(forKey: "first") == [2])
+    #expect(try await store.value(forKey: "later") == [3])
+    await #expect(throws: StoreError.self) { try await queue.set([4], forKey: "refused") }
+    #expect(try queue.reset()?.code == .archiveUnavailable)
+    store.replicated(owner, through: SequenceNumber(rawValue: .max))
+    try await queue.set([5], forKey: "replaced")
+    try await queue.flush()
+    #expect(try await store.value(forKey: "replaced") == [5])
+    try await store.close()
+  }
+
+  private final class Counter: Sendable {
+    private let value = Atomic<Int>(0)
+    var count: Int { value.load(ordering: .relaxed) }
+    func increment() { value.add(1, ordering: .relaxed) }
+  }
+
   /// Also when the program has released the queue.
   @Test(arguments: [true, false])
   func closingAndSuspendingReportDroppedWrites(suspends: Bool) async throws {
