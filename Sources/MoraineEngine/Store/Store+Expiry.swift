@@ -350,9 +350,14 @@ extension EngineState {
       {
         left -= 1
         let address = Address(slot: slot, offset: next.offset)
-        guard let record = try expiring(at: address, through: time),
-          isLive(record, at: address)
-        else { continue }
+        let found: RecordReference?
+        do throws(StoreError) { found = try expiring(at: address, through: time) } catch {
+          // The next call looks at this entry and at the earlier ones again.
+          log.table.addExpiry(next.time, at: address)
+          giveBack(result)
+          throw error
+        }
+        guard let record = found, isLive(record, at: address) else { continue }
         let place = BatchOperations.Place(
           keyspace: record.header.keyspace, key: Key([UInt8](record.key)))
         guard places.insert(place).inserted else { continue }

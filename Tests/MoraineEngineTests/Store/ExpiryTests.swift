@@ -2,6 +2,7 @@ import Foundation
 import MoraineFormat
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -48,6 +49,43 @@ import Testing
       try snapshot.values(forKeys: [key])[0] != nil, scanned, read, inTransaction,
       try await keyspace.count() == 1, try await store.count() == 1,
     ]
+  }
+
+  /// An error of reading must not hide that entries have expired: they would return in snapshots.
+  @Test func entriesStayExpiredAfterTheReaperCouldNotReadOne() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: configuration(.positional))
+    try await store.set([0], forKey: "stays")
+    for key in ["a", "b", "c"] as [Key] {
+      try await store.set([1], forKey: key, expiring: .after(.seconds(5)))
+    }
+    clock.advance(by: .seconds(100))
+    let reads = ReadCount()
+    storage.setScript { event in
+      guard event.operation == .read, event.file.hasSuffix(".segment") else { return nil }
+      return reads.next() == 2 ? .fail(.ioError) : nil
+    }
+    await #expect(throws: StoreError.self) { try await store.removeExpired() }
+    #expect(reads.value >= 2)
+    storage.setScript(nil)
+    #expect(try await store.count() == 1)
+    let snapshot = try await store.snapshot()
+    for key in ["a", "b", "c"] as [Key] { #expect(try snapshot.value(forKey: key) == nil) }
+    #expect(try await store.removeExpired() == 3)
+    #expect(try await store.statistics().count == 1)
+    #expect(try await store.snapshot().value(forKey: "a") == nil)
+    try await store.close()
+  }
+
+  private final class ReadCount: Sendable {
+    private let count = Mutex(0)
+    var value: Int { count.withLock { $0 } }
+    func next() -> Int {
+      count.withLock { count in
+        count += 1
+        return count
+      }
+    }
   }
 
   @Test(arguments: [false, true])
