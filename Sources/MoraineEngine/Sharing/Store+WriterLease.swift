@@ -25,6 +25,12 @@ extension Store {
     peers.beginEntry()
     defer { peers.endEntry() }
     try await link.waitForWriterWithoutBlocking()
+    // A store whose files were replaced does not wait for this task when it is closed.
+    guard engine?.log.link === link else {
+      link.freeWriter()
+      try checkUsable()
+      throw Self.suspendedError
+    }
     peers.beginTakeover()
     do throws(StoreError) {
       try await takeOver(link)

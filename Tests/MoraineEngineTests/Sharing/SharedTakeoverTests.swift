@@ -64,9 +64,39 @@ import Testing
     try await again.close()
     withExtendedLifetime(victim) {}
   }
+
+  /// A store whose files were replaced waits for no other process when it is closed.
+  @Test func storeIsClosedWhileATaskWaitsForTheLockOfAWriter() async throws {
+    let memory = MemoryStorage()
+    let configuration = Store.Configuration.shared(.mapped)
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    try await other.set([1], forKey: "a", durability: .sync)
+    #expect(try await store.value(forKey: "a") == [1])
+    try await other.holdTheWriter()
+    let waiting = Task { try await store.sync() }
+    while await !store.waitsForTheWriter { await Task.yield() }
+    await store.learnThatItsFilesWereReplaced()
+    let error = await #expect(throws: StoreError.self) { try await store.close() }
+    #expect(error?.code == .storeReplaced)
+    await other.freeTheWriter()
+    await #expect(throws: StoreError.self) { try await waiting.value }
+    try await other.set([2], forKey: "b", durability: .sync)
+    try await other.close()
+  }
 }
 
 extension Store {
+  fileprivate func holdTheWriter() async throws(StoreError) { _ = try await acquireWriterLease() }
+
+  fileprivate func freeTheWriter() { releaseWriterLease() }
+
+  fileprivate var waitsForTheWriter: Bool { peers.isEntering }
+
+  fileprivate func learnThatItsFilesWereReplaced() {
+    pipeline.poison(StoreError(.storeReplaced, "the files were replaced", file: "store"))
+  }
+
   fileprivate func dieBehindTheFooter() async throws(StoreError) {
     _ = try await acquireWriterLease()
     try await sealActive()
