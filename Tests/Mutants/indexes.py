@@ -118,4 +118,18 @@ MUTANTS = [
            (moraine("Queries/QueryObserver.swift", "(count >= limit ? [.remove(limit)] : [])",
                     "(count > limit || !ON && count == limit ? [.remove(limit)] : [])"),),
            "QueryUpdateTests.observedQueryEqualsTheQueryAfterEachChange"),
+    Mutant("query-observer-asks-a-clock-that-steps", "observed queries go on until they are ended",
+           (moraine("Queries/QueryObserver.swift", "guard await timer.value, !Task.isCancelled else",
+                    "guard await timer.value, !ON || clock.milliseconds >= time, !Task.isCancelled else"),),
+           "QueryUpdateTests.observedQueryContinuesWhenTheClockIsSetBack"),
+    Mutant("cache-numbers-the-models-of-a-batch", "the cache has the models of the store",
+           (moraine("Repository/LocalRepository.swift",
+                    "ModelCache.Entry(model: each.model, sequence: last, costBytes",
+                    "ModelCache.Entry(model: each.model, sequence: ON ? last &- UInt64(saved.count) "
+                    ": last, costBytes"),),
+           "IndexTests.lastOfSeveralSavedModelsWithOneIDIsFound"),
+    Mutant("cache-keeps-the-first-of-several", "the cache has the models of the store",
+           (moraine("Repository/LocalRepository.swift", "for each in saved.reversed() where",
+                    "for each in ON ? saved : saved.reversed() where"),),
+           "IndexTests.lastOfSeveralSavedModelsWithOneIDIsFound"),
 ]

@@ -28,6 +28,8 @@ final class PersistedSpaces: Sendable {
     /// Spaces that were opened here by a place. They stay open: a setting may be written at any
     /// time, and releasing a store with its last user takes a moment.
     var opened: [PersistedSpace] = []
+    /// Spaces that were closed. Properties may still use them, and have values that are not saved.
+    var closed: [Entry] = []
 
     mutating func insert(
       _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String,
@@ -84,6 +86,8 @@ final class PersistedSpaces: Sendable {
     state.withLock { state in
       state.spaces = state.spaces.filter { $0.value.space !== space }
       state.opened.removeAll { $0 === space }
+      state.closed.removeAll { $0.space == nil || $0.space === space }
+      state.closed.append(Entry(space: space))
     }
   }
 
@@ -120,7 +124,9 @@ extension PersistedSpaces {
 
   /// Saves the settings that are not saved, and reports those that cannot be.
   private func end() {
-    let spaces = state.withLock { $0.spaces.values.compactMap(\.space) + $0.opened }
+    let spaces = state.withLock { state in
+      (state.spaces.values + state.closed).compactMap(\.space) + state.opened
+    }
     var seen: Set<ObjectIdentifier> = []
     let unsaved = spaces.filter {
       seen.insert(ObjectIdentifier($0)).inserted && !$0.unsavedNames.isEmpty

@@ -133,8 +133,9 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
       }
     }
     let timer = Task {
-      do { try await clock.sleep(until: time) } catch { return }
+      do { try await clock.sleep(until: time) } catch { return false }
       waiting.cancel()
+      return true
     }
     defer { timer.cancel() }
     let changes = try await withTaskCancellationHandler {
@@ -143,7 +144,9 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
       waiting.cancel()
     }.get()
     if !changes.isEmpty { return changes }
-    guard clock.milliseconds >= time, !Task.isCancelled else { return nil }
+    timer.cancel()
+    // Do not ask the clock: it may have been set back since.
+    guard await timer.value, !Task.isCancelled else { return nil }
     // The wait has ended the feed. The next one begins at the same place.
     sequence = max(sequence, feed.sequence)
     self.feed = repository.keyspace.feed(after: sequence)

@@ -124,14 +124,13 @@ extension LocalRepository {
       for each in saved { cache.remove(each.model.id, at: receipt.sequence?.rawValue ?? 0) }
       return
     }
-    // The operations of a batch have consecutive numbers. Entries of indexes have some of them, so
-    // a number may be too high, but lower than those of later batches.
+    // The cache gets the number of the batch for each model: lower than those of later batches.
+    // Of several models with one id, the store has the last one.
     guard let last = receipt.sequence?.rawValue else { return }
-    var sequence = last - UInt64(saved.count)
-    for each in saved {
-      sequence += 1
+    var seen: Set<Model.ID> = []
+    for each in saved.reversed() where saved.count == 1 || seen.insert(each.model.id).inserted {
       cache.insert(
-        ModelCache.Entry(model: each.model, sequence: sequence, costBytes: each.costBytes),
+        ModelCache.Entry(model: each.model, sequence: last, costBytes: each.costBytes),
         for: each.model.id)
     }
   }

@@ -128,4 +128,20 @@ private struct Account: Codable, Equatable, Sendable {
     #expect(text.contains("not saved in keyspace 'settings': theme"), "\(text)")
     #expect(text.contains("close"), "\(text)")
   }
+
+  @Test func processSaysWhichSetsCameAfterItClosedItsSettings() async throws {
+    let result = try await #require(
+      processExitsWith: .success, observing: [\.standardErrorContent]
+    ) {
+      let store = Store.inMemory()
+      let settings = try await PersistedStore(try store.keyspace(named: "settings"))
+      @Persisted("theme", in: settings) var theme = "light"
+      theme = "dim"
+      try await settings.close()
+      theme = "dark"
+      withExtendedLifetime(settings) { exit(0) }
+    }
+    let text = String(decoding: result.standardErrorContent, as: UTF8.self)
+    #expect(text.contains("not saved in keyspace 'settings': theme"), "\(text)")
+  }
 }

@@ -38,6 +38,22 @@ import Testing
     #expect(try await people.find(\.email, "ada@example.org")?.id == 3)
   }
 
+  /// The store has one record of several models with one id, so a batch has fewer numbers than
+  /// models.
+  @Test func lastOfSeveralSavedModelsWithOneIDIsFound() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<20).map { person(1, "\($0)", age: $0) })
+    #expect(try await people.find(by: 1)?.age == 19)
+    for age in 100..<200 { try await people.save(person(2, nil, age: age)) }
+    try await people.save(
+      contentsOf: [person(2, nil, age: 300)] + (0..<200).map { person(1, "\($0)", age: $0) })
+    #expect(try await people.find(by: 1)?.age == 199)
+    #expect(try await people.find(by: 2)?.age == 300)
+    let fresh = try LocalRepository<Person>(in: store, named: "people", cache: .none)
+    #expect(try await fresh.loadAll().map(\.age).sorted() == [199, 300])
+  }
+
   @Test func indexesOfARepositoryWithoutModelsAreReadyAtOnce() async throws {
     let store = Store.inMemory()
     let people = try people(store)

@@ -1,6 +1,7 @@
 import Foundation
 import Moraine
 import MoraineTesting
+import Synchronization
 import Testing
 
 /// An observed query equals the query after each change.
@@ -35,6 +36,49 @@ import Testing
     // A model that no step has touched is the same, at the same place.
     for (old, new) in zip(list, update.models) where old.id >= 0 { try #require(old == new) }
     list = Array(update.models)
+  }
+
+  /// A clock that a time server sets back when a sleeper has woken, once.
+  private final class SteppingClock: StoreClock {
+    let base = ManualClock(startingAt: 1_000_000)
+    private let waits = Mutex<[UInt64: Int]>([:])
+
+    var milliseconds: UInt64 { base.milliseconds }
+    var steadyMilliseconds: UInt64 { base.steadyMilliseconds }
+
+    func waitCount(until time: UInt64) -> Int { waits.withLock { $0[time] ?? 0 } }
+
+    func sleep(until milliseconds: UInt64) async throws {
+      let count = waits.withLock { waits in
+        waits[milliseconds, default: 0] += 1
+        return waits[milliseconds]!
+      }
+      try await base.sleep(until: milliseconds)
+      if milliseconds == 1_005_000, count == 1 { base.set(toMilliseconds: 1_000_000) }
+    }
+  }
+
+  @Test func observedQueryContinuesWhenTheClockIsSetBack() async throws {
+    let clock = SteppingClock()
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let people = try LocalRepository<Person>(in: store, named: "people")
+    try await people.save(Person(id: 1, age: 3, city: "Bern"), expiring: .after(.seconds(5)))
+    let query = people.query(where: \.age, is: 3)
+    let states = Task {
+      var counts: [Int] = []
+      for try await update in query.updates {
+        counts.append(update.models.count)
+        if update.models.isEmpty { break }
+      }
+      return counts
+    }
+    for round in 1...2 {
+      while clock.waitCount(until: 1_005_000) < round { await Task.yield() }
+      clock.base.advance(toMilliseconds: 1_005_000)
+    }
+    #expect(try await states.value == [1, 0])
   }
 
   @Test(arguments: 0..<16 as Range<UInt64>)
