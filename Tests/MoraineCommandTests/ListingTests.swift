@@ -57,7 +57,7 @@ import Testing
       "count", "diskBytes", "digest", "durableSequence", "indexBytes", "isPoisoned",
       "lastSequence", "liveBytes", "segmentCount", "syncCount", "appendedBytes",
       "compactionBytes", "checkpointBytes", "compactionCount", "spaceAmplification",
-      "writeAmplification", "keyspaces",
+      "writeAmplification", "expiredCount", "keyspaces",
     ]
     #expect(object?.keys.sorted() == names.sorted())
     #expect(object?["writeAmplification"] is NSNull, "nothing was written")
