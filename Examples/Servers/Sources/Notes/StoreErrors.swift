@@ -22,7 +22,8 @@ struct StoreErrors: RouterMiddleware {
       HTTPError(
         .serviceUnavailable,
         message: "the archive cannot be reached; it will receive the change later")
-    case .noSpace: HTTPError(.insufficientStorage)
+    case .noSpace:
+      HTTPError(HTTPResponse.Status(code: 507, reasonPhrase: "Insufficient Storage"))
     // The server ends with the store, and its successor answers.
     case .closed, .poisoned, .storeReplaced, .fenced: HTTPError(.serviceUnavailable)
     default: nil
