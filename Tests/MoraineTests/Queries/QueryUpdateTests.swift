@@ -58,6 +58,8 @@ import Testing
     }
   }
 
+  private final class End: Sendable { let isReached = Atomic<Bool>(false) }
+
   @Test func observedQueryContinuesWhenTheClockIsSetBack() async throws {
     let clock = SteppingClock()
     var configuration = Store.Configuration()
@@ -66,7 +68,9 @@ import Testing
     let people = try LocalRepository<Person>(in: store, named: "people")
     try await people.save(Person(id: 1, age: 3, city: "Bern"), expiring: .after(.seconds(5)))
     let query = people.query(where: \.age, is: 3)
+    let end = End()
     let states = Task {
+      defer { end.isReached.store(true, ordering: .relaxed) }
       var counts: [Int] = []
       for try await update in query.updates {
         counts.append(update.models.count)
@@ -75,7 +79,9 @@ import Testing
       return counts
     }
     for round in 1...2 {
-      while clock.waitCount(until: 1_005_000) < round { await Task.yield() }
+      while clock.waitCount(until: 1_005_000) < round, !end.isReached.load(ordering: .relaxed) {
+        await Task.yield()
+      }
       clock.base.advance(toMilliseconds: 1_005_000)
     }
     #expect(try await states.value == [1, 0])
