@@ -38,6 +38,7 @@ extension Store {
   /// - Returns: whether no other call has begun to close the store.
   private func beginToClose() -> Bool {
     let isFirst = lifecycle.close()
+    if isFirst { closing.begin() }
     compaction.reaping.cancel()
     observers.setUsable(false)
     refreshReaders()
@@ -48,9 +49,8 @@ extension Store {
   private func endInOrder(_ isFirst: Bool) async -> StoreError? {
     guard isFirst else {
       // In a forked child, the parent's call does not end.
-      guard lifecycle.closing.isHeld, pipeline.isInItsProcess else { return nil }
-      await lifecycle.closing.waitUntilFree()
-      return lifecycle.closingFailure
+      guard closing.isUnderWay, pipeline.isInItsProcess else { return nil }
+      return await closing.end()
     }
     await compaction.waitForEnd()
     await writing.roomGate.waitUntilFree()
@@ -58,7 +58,7 @@ extension Store {
     // No event follows this one: all threads of the store have ended their work.
     send(.closed(failure: failure))
     await pipeline.events?.delivered()
-    lifecycle.endClosing(failure)
+    closing.end(failure)
     return failure
   }
 

@@ -39,6 +39,7 @@ public actor Store {
   var incoming: [IncomingSegment] = []
   /// Number of times that a follower has received bytes since it applied some.
   var receivedCount = 0
+  let closing = ClosingState()
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
 
@@ -361,10 +362,6 @@ struct StoreLifecycle {
   /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
   /// their order: an app may go into the background while it still opens its stores.
   let turnGate = AsyncGate()
-  /// Held by the first call of `close()` until the store has left its directory.
-  let closing = AsyncGate()
-  /// The error of the first call of `close()`.
-  private(set) var closingFailure: StoreError?
   private let ending: StoreEnding
 
   init(_ refusal: StoreError?, _ ending: StoreEnding) {
@@ -377,16 +374,8 @@ struct StoreLifecycle {
   ///
   /// - Returns: whether this is the first call.
   mutating func close() -> Bool {
-    if isClosed { return false }
-    isClosed = true
-    closing.take()
-    return true
-  }
-
-  /// Records that the first call of `close()` ends.
-  mutating func endClosing(_ failure: StoreError?) {
-    closingFailure = failure
-    closing.release()
+    defer { isClosed = true }
+    return !isClosed
   }
 
   mutating func suspend() {
@@ -403,6 +392,33 @@ struct StoreLifecycle {
   mutating func resume() {
     assert(isSuspended, "only a suspended store can be resumed")
     isSuspended = false
+  }
+}
+
+/// The first call of `close()`, for which later calls wait.
+///
+/// Part of the store's actor: no other isolation uses it. It is no part of ``StoreLifecycle``,
+/// which each operation reads: with a call of the gate in a method that changes the lifecycle, the
+/// compiler would check each of these reads for exclusive access.
+final class ClosingState {
+  private let gate = AsyncGate()
+  private var failure: StoreError?
+
+  /// Whether a call closes the store now.
+  var isUnderWay: Bool { gate.isHeld }
+
+  func begin() { gate.take() }
+
+  /// Records that the call ends.
+  func end(_ failure: StoreError?) {
+    self.failure = failure
+    gate.release()
+  }
+
+  /// Waits until the call has ended, and returns its error.
+  nonisolated(nonsending) func end() async -> StoreError? {
+    await gate.waitUntilFree()
+    return failure
   }
 }
 
