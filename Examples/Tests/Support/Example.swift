@@ -44,11 +44,12 @@ public enum Example {
       .path(path(name)), arguments: Arguments(arguments), environment: environment,
       input: .inputWriter, output: .sequence, error: .discarded
     ) { execution in
-      try await body(
-        Conversation(
-          writer: execution.standardInputWriter,
-          lines: execution.standardOutput.strings().makeAsyncIterator(),
-          kill: { try execution.send(signal: .kill) }))
+      let conversation = Conversation(
+        writer: execution.standardInputWriter,
+        lines: execution.standardOutput.strings().makeAsyncIterator(),
+        kill: { try execution.send(signal: .kill) })
+      try await body(conversation)
+      try await conversation.end()
     }
     return code(result.terminationStatus)
   }
@@ -84,8 +85,17 @@ public final class Conversation {
   /// Ends the example with SIGKILL, and waits until the process has ended.
   public func kill() async throws {
     try sendKill()
-    while try await nextLine() != nil {}
+    try await readToTheEnd()
   }
+
+  /// Ends the example's input, and reads what it still prints: printing into a pipe without a
+  /// reader would end it with SIGPIPE.
+  func end() async throws {
+    try await writer.finish()
+    try await readToTheEnd()
+  }
+
+  private func readToTheEnd() async throws { while try await nextLine() != nil {} }
 }
 
 /// A folder for one test. It is removed at the end.
