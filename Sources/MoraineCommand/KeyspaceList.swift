@@ -23,14 +23,6 @@ struct Keyspaces: AsyncParsableCommand {
 }
 
 /// The table of keyspaces that `keyspaces` and `stats` print.
-extension Store {
-  /// Returns how many of the counted keys have expired and were not deleted yet.
-  func expiredCount(of statistics: Statistics) async throws(StoreError) -> Int {
-    // Where the store is written at the same time, the second number may be the greater one.
-    max(0, statistics.count - (try await count()))
-  }
-}
-
 enum KeyspaceList {
   static func json(_ keyspaces: [KeyspaceStatistics]) -> String { objects(keyspaces).json }
 
@@ -59,5 +51,13 @@ enum KeyspaceList {
 
   private static func padded(_ text: String, _ width: Int) -> String {
     String(repeating: " ", count: max(0, width - text.count)) + text
+  }
+}
+
+extension Store {
+  /// Returns how many of the counted keys have expired and were not deleted yet.
+  func expiredCount(of statistics: Statistics) async throws(StoreError) -> Int {
+    // Where the store is written at the same time, the second number may be the greater one.
+    max(0, statistics.count - (try await count()))
   }
 }

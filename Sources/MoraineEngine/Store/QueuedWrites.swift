@@ -293,9 +293,7 @@ extension QueuedWrites {
       state.flushes.removeAll { $0.number <= last.number }
       if let failure { state.record(failure, to: done) }
       let answer = failure.map { Result.failure($0) } ?? .success(state.sequence)
-      let writers =
-        failure == nil ? state.takeWriters(capacityBytes) : state.takeAllWriters()
-      return (done.map { ($0, answer) }, writers)
+      return (done.map { ($0, answer) }, state.takeWriters(capacityBytes))
     }
     for (flush, answer) in flushes { flush.continuation.resume(returning: answer) }
     for writer in writers { writer.continuation.resume() }
@@ -325,15 +323,10 @@ extension QueuedWrites.State {
     if flushes.contains(where: \.reportsErrors) { isReported = true }
   }
 
-  /// Returns all tasks that wait for room: they throw the error of the queue.
-  fileprivate mutating func takeAllWriters() -> [QueuedWrites.WaitingWriter] {
-    defer { writers = [] }
-    return writers
-  }
-
-  /// Returns the tasks that wait for room, if half of the queue is free.
+  /// Returns the tasks that wait for room, if half of the queue is free, or if there is an error,
+  /// which they throw.
   fileprivate mutating func takeWriters(_ capacityBytes: Int) -> [QueuedWrites.WaitingWriter] {
-    guard bytes * 2 <= capacityBytes else { return [] }
+    guard bytes * 2 <= capacityBytes || failure != nil else { return [] }
     defer { writers = [] }
     return writers
   }

@@ -50,7 +50,7 @@ extension Store {
     guard isFirst else {
       // In a forked child, the parent's call does not end.
       guard closing.isUnderWay, pipeline.isInItsProcess else { return nil }
-      return await closing.end()
+      return await closing.waitForEnd()
     }
     await compaction.waitForEnd()
     await writing.roomGate.waitUntilFree()

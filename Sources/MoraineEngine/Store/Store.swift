@@ -39,6 +39,7 @@ public actor Store {
   var incoming: [IncomingSegment] = []
   /// Number of times that a follower has received bytes since it applied some.
   var receivedCount = 0
+  /// The first call of ``close()``.
   let closing = ClosingState()
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
@@ -416,7 +417,7 @@ final class ClosingState {
   }
 
   /// Waits until the call has ended, and returns its error.
-  nonisolated(nonsending) func end() async -> StoreError? {
+  nonisolated(nonsending) func waitForEnd() async -> StoreError? {
     await gate.waitUntilFree()
     return failure
   }

@@ -166,7 +166,8 @@
         let failure = failure(error, request)
         if failure.code == .unavailable, let problem = try await authoritiesProblem() {
           throw ObjectStoreError(
-            .unavailable, problem, object: request.object, mayHaveHadEffect: false)
+            .unavailable, "\(problem): \(failure.message)", object: request.object,
+            mayHaveHadEffect: failure.mayHaveHadEffect)
         }
         throw failure
       }
