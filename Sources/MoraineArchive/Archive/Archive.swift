@@ -62,7 +62,7 @@ public struct Archive: Sendable {
   ) async throws(ArchiveError) -> ArchiveIdentity? {
     let identity = ArchiveIdentity(
       archiveID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
-      storeID: try await local.archivedState().manifest.storeID,
+      storeID: try await local.archivedState().head.storeID,
       createdMilliseconds: SystemClock.wallMilliseconds())
     var attempts = Attempts(objects.patience)
     while true {

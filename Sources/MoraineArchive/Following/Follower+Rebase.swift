@@ -46,7 +46,7 @@ extension Follower {
     hasClosedStore = false
     reader = HistoryReader(applied: CommitReference(place), checkpoint: place.checkpoint)
     (next, needsCopy) = (PendingState(), false)
-    highestEpoch = max(highestEpoch, cut.manifest.epoch)
+    highestEpoch = max(highestEpoch, cut.head.epoch)
     configuration.onEvent?(.rebased(position: place.position))
     became(cut.sequence, place, milliseconds: 0)
   }

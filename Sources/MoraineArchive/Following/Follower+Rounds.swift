@@ -140,7 +140,7 @@ extension Follower {
   private func follow(fence header: CommitHeader) async throws(ArchiveError) {
     let cut = try await Self.cut(of: store)
     let isSame =
-      cut?.sequence == header.base.sequence && cut?.manifest.digest == header.base.digest
+      cut?.sequence == header.base.sequence && cut?.head.digest == header.base.digest
     needsCopy = !isSame
     // The commits of the earlier writer that end between two states belong to no state.
     await forgetReceived()

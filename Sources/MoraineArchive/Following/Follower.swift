@@ -72,7 +72,7 @@ public actor Follower {
     self.storeConfiguration = storeConfiguration
     current = Mutex(store)
     durable = place
-    highestEpoch = cut.manifest.epoch
+    highestEpoch = cut.head.epoch
     reader = HistoryReader(applied: CommitReference(place), checkpoint: place.checkpoint)
     progress = Mutex(Freshness(sequence: cut.sequence, position: place.position))
   }

@@ -116,7 +116,7 @@ extension ArchiveWriter {
       lastSequence: cut?.sequence ?? last)
     header.milliseconds = configuration.milliseconds()
     if let cut {
-      header.digest = cut.manifest.digest
+      header.digest = cut.head.digest
       header.liveCount = UInt64(cut.count)
     }
     return header

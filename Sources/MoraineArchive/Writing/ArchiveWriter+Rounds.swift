@@ -26,7 +26,7 @@ extension ArchiveWriter {
     let (held, hasGap) = retired.take()
     // Remembered until a whole copy succeeds.
     if hasGap { (hasCopy, isContinuous) = (false, false) }
-    if !hasCopy || cut.manifest.epoch != shipped.epoch {
+    if !hasCopy || cut.head.epoch != shipped.epoch {
       return try await shipContents(cut, began)
     }
     let isDue = checkpointed.isDue(
@@ -119,7 +119,7 @@ extension ArchiveWriter {
     try await finishUpload()
     let reference = try await uploadContents(cut)
     var header = nextHeader(
-      .gap, cut, after: shipped.sequence, epoch: cut.manifest.epoch)
+      .gap, cut, after: shipped.sequence, epoch: cut.head.epoch)
     header.contents = reference
     header.logEnd = cut.logEnd
     try await ship(header, [], ArchivedState(header))

@@ -38,7 +38,7 @@ extension ArchiveWriter {
     var taking = TakeOver(hints)
     var cut = try await stateToArchive()
     if promotion == nil { try await look(hints, cut) }
-    var life = cut.manifest.life
+    var life = cut.head.life
     var began = ContinuousClock.now
     var fence: (header: CommitHeader, base: ArchivedState)?
     var continues = false
@@ -179,11 +179,11 @@ extension ArchiveWriter {
   ) async throws(ArchiveError) -> (ArchivedState, isHead: Bool) {
     guard head.commit != nil else { return (.empty, true) }
     let (state, isHead) = try await newestCut(at: head.position, head)
-    if state.epoch == cut.manifest.epoch {
+    if state.epoch == cut.head.epoch {
       guard state.sequence <= cut.sequence else { throw olderCopy(state, cut) }
       if promotion != nil {
         // The follower has read the history up to here, so it has the same log.
-        guard state.sequence == cut.sequence, state.digest == cut.manifest.digest else {
+        guard state.sequence == cut.sequence, state.digest == cut.head.digest else {
           throw diverged("the follower has another state than the archive")
         }
       } else if let place = state.logEnd {
@@ -192,8 +192,8 @@ extension ArchiveWriter {
       return (state, true)
     }
     // This store was restored, and has gone on as another life since the operation `first`.
-    guard state.epoch < cut.manifest.epoch,
-      let next = cut.manifest.epochs.first(where: { $0.epoch > state.epoch }),
+    guard state.epoch < cut.head.epoch,
+      let next = cut.head.epochs.first(where: { $0.epoch > state.epoch }),
       next.firstSequence.rawValue <= state.sequence.rawValue + 1
     else { throw diverged("the archive and this store went on separately") }
     if state.sequence < next.firstSequence { return (state, isHead) }
@@ -361,7 +361,7 @@ extension Promotion {
   /// The life that the follower begins after a state.
   func life(after highest: UInt64, _ cut: LogCut) -> Manifest.Epoch {
     Manifest.Epoch(
-      epoch: max(highest, cut.manifest.epoch) + 1,
+      epoch: max(highest, cut.head.epoch) + 1,
       firstSequence: SequenceNumber(rawValue: cut.sequence.rawValue + 1), instanceID: instanceID)
   }
 }

@@ -68,11 +68,11 @@ extension LogCut {
 
   /// The keyspaces, as a commit lists them.
   var keyspaces: [CommitHeader.Keyspace] {
-    let named = manifest.keyspaces.map {
+    let named = head.keyspaces.map {
       CommitHeader.Keyspace(
-        id: $0.id, isOrdered: manifest.ordered.contains($0.id), name: $0.name)
+        id: $0.id, isOrdered: head.ordered.contains($0.id), name: $0.name)
     }
-    guard manifest.ordered.contains(0) else { return named }
+    guard head.ordered.contains(0) else { return named }
     return [CommitHeader.Keyspace(id: 0, isOrdered: true, name: "")] + named
   }
 }
@@ -132,7 +132,7 @@ struct LogTail: Sendable {
       (last, number) = (segment.entry.lastSequence, segment.identity.number.rawValue)
     }
     // A segment after the last one would have had the next number.
-    let isLast = number.map { $0 + 1 >= cut.manifest.nextSegmentNumber } ?? false
+    let isLast = number.map { $0 + 1 >= cut.head.nextSegmentNumber } ?? false
     guard hasAll || isLast || last >= cut.sequence else { return nil }
     self.parts = parts
   }

@@ -19,13 +19,13 @@ struct BackupWork: Sendable {
     defer { lock.free() }
     // A backup that was killed may have renamed a manifest without making that durable.
     try storing { () throws(StorageError) in try directory.synchronize() }
-    assert(source.manifest.isBackup, "a backup has the manifest of a store")
+    assert(source.head.isBackup, "a backup has the manifest of a store")
     let listing = try DirectoryContents(directory)
     let before = try earlierBackup(directory, listing)
     var report = BackupReport()
-    report.sequence = source.manifest.lastSequence
-    report.segmentCount = source.manifest.segments.count
-    report.totalBytes = source.manifest.segments.reduce(0) { $0 + $1.lengthBytes }
+    report.sequence = source.head.lastSequence
+    report.segmentCount = source.segments.count
+    report.totalBytes = source.segments.reduce(0) { $0 + $1.entry.lengthBytes }
     try transfer(into: directory, listing, beside: before, &report)
     try storing { () throws(StorageError) in try directory.synchronize() }
     try ManifestFile(directory).write(manifest(after: before), over: Manifest.fileName)
@@ -46,15 +46,15 @@ struct BackupWork: Sendable {
       return nil
     }
     let manifest = try ManifestFile.read(directory, listing)
-    guard let manifest, manifest.isBackup, manifest.storeID == source.manifest.storeID else {
+    guard let manifest, manifest.isBackup, manifest.storeID == source.head.storeID else {
       throw StoreError(
         .notAStore,
         "this directory holds something other than a backup of this store; "
           + "choose an empty one", file: path.string)
     }
-    guard manifest.epoch == source.manifest.epoch,
-      manifest.instanceID == source.manifest.instanceID,
-      manifest.lastSequence <= source.manifest.lastSequence
+    guard manifest.epoch == source.head.epoch,
+      manifest.instanceID == source.head.instanceID,
+      manifest.lastSequence <= source.head.lastSequence
     else {
       throw StoreError(
         .historyDiverged,
@@ -70,11 +70,11 @@ struct BackupWork: Sendable {
   /// manifest show this, however many operations followed.
   private func checkNothingIsLost(_ before: Manifest) throws(StoreError) {
     let lengths = Dictionary(
-      source.manifest.segments.map { ($0.number, $0.lengthBytes) }, uniquingKeysWith: { $1 })
+      source.segments.map { ($0.entry.number, $0.entry.lengthBytes) }, uniquingKeysWith: { $1 })
     let isShorter = before.segments.contains { $0.lengthBytes > lengths[$0.number] ?? .max }
     // The segment may be gone as a whole, or it may have grown again since.
     let last = before.segments.map(\.lastSequence).max() ?? .none
-    if isShorter || source.manifest.mayHaveLost(through: last, since: before.cuts) {
+    if isShorter || source.head.mayHaveLost(through: last, since: before.cuts) {
       throw StoreError(
         .historyDiverged,
         "this backup holds operations that the store has lost in a crash; "
@@ -90,7 +90,7 @@ struct BackupWork: Sendable {
     for number in listing.segments.keys.sorted() {
       let bytes = try SegmentFile.source(directory, number.fileName, limit: nil)
       guard let bytes,
-        try SegmentFile.header(bytes, number.fileName).storeID == source.manifest.storeID
+        try SegmentFile.header(bytes, number.fileName).storeID == source.head.storeID
       else {
         throw StoreError(
           .notAStore, "the directory holds segments of another store; choose an empty one",
@@ -107,7 +107,8 @@ struct BackupWork: Sendable {
     let known = Dictionary(
       (before?.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
     var done: UInt64 = 0
-    for (index, entry) in source.manifest.segments.enumerated() {
+    for (index, segment) in source.segments.enumerated() {
+      let entry = segment.entry
       // A store uses each segment number once in an epoch, so the same number is the same segment.
       if let there = known[entry.number], there.lengthBytes == entry.lengthBytes,
         there.flags == entry.flags, listing.segments[entry.number] == entry.lengthBytes
@@ -131,7 +132,7 @@ struct BackupWork: Sendable {
 
   private func piece(_ index: Int) -> SegmentCopier.Piece {
     SegmentCopier.Piece(
-      source.manifest.segments[index], mapping: source.segments[index].mapping,
+      source.segments[index].entry, mapping: source.segments[index].mapping,
       isDurable: source.isDurable(index))
   }
 
@@ -147,7 +148,7 @@ struct BackupWork: Sendable {
   private func removeOthers(
     _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) {
-    let listed = Set(source.manifest.segments.map(\.number))
+    let listed = Set(source.segments.map(\.entry.number))
     for number in listing.segments.keys.sorted() where !listed.contains(number) {
       try storing { () throws(StorageError) in try directory.remove(number.fileName) }
     }

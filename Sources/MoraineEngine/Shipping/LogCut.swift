@@ -8,10 +8,10 @@ import Synchronization
 /// A cut needs no snapshot of the index, because nothing but the log is copied. The log before its
 /// end is never written again, and the segments stay readable as long as the cut exists.
 package struct LogCut: Sendable {
-  /// The manifest of a backup of this state. It lists all segments as sealed. The segment that was
-  /// active may have no footer; it ends where the log ended at that moment.
-  package let manifest: Manifest
-  /// The segments, in the manifest's order.
+  /// The manifest of a backup of this state, without its list of segments.
+  package let head: Manifest
+  /// The segments, in the manifest's order. All are listed as sealed. The segment that was active
+  /// may have no footer; it ends where the log ended at that moment.
   package let segments: [SegmentBytes]
   /// The number of live keys, those included that have expired and were not deleted yet.
   package let count: Int
@@ -20,7 +20,16 @@ package struct LogCut: Sendable {
   private let durableSequence: UInt64
 
   /// The number of the last operation.
-  package var sequence: SequenceNumber { manifest.lastSequence }
+  package var sequence: SequenceNumber { head.lastSequence }
+
+  /// The manifest of a backup of this state, with its list of segments.
+  ///
+  /// - Complexity: O(segments). A cut is taken each second, and few of them need the list.
+  package var manifest: Manifest {
+    var manifest = head
+    manifest.segments = segments.map(\.entry)
+    return manifest
+  }
 
   /// Returns whether the disk holds all bytes of the segment at an index of the manifest's order. A
   /// failed sync of the store's name for a file may drop bytes. A later sync of the backup's name
@@ -34,23 +43,20 @@ package struct LogCut: Sendable {
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
     directory = engine.directory
     let pin = SnapshotFilePin(live)
-    var manifest = engine.log.nextManifestWithoutSegments()
-    (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
-    manifest.digest = engine.live.digest
-    manifest.isBackup = true
-    (manifest.attachment, manifest.following) = (nil, nil)
+    var head = engine.log.nextManifestWithoutSegments()
+    (head.watermarkSegment, head.watermarkOffset) = (0, 0)
+    head.digest = engine.live.digest
+    head.isBackup = true
+    (head.attachment, head.following) = (nil, nil)
     var segments: [SegmentBytes] = []
-    let segmentCount = engine.log.table.order.count
-    manifest.segments.reserveCapacity(segmentCount)
-    segments.reserveCapacity(segmentCount)
+    segments.reserveCapacity(engine.log.table.order.count)
     durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
     for slot in engine.log.table.order {
       guard let bytes = try engine.lend(slot, pin) else { continue }
       segments.append(bytes)
-      manifest.segments.append(bytes.entry)
     }
-    assert(manifest.segments.allSatisfy(\.isSealed), "a cut lists an open segment")
-    (self.manifest, self.segments) = (manifest, segments)
+    assert(segments.allSatisfy(\.entry.isSealed), "a cut lists an open segment")
+    (self.head, self.segments) = (head, segments)
     count = engine.live.count
   }
 }
