@@ -11,9 +11,13 @@ public struct ArchiveConfiguration: Sendable {
   public var heldBytesLimit = 256 << 20
   /// How long a call repeats requests that fail for a while, before it throws `.unavailable`.
   public var patience: Duration = .seconds(30)
-  /// The bytes of the log after which a checkpoint is made; at least an eighth of the store.
+  /// The bytes of the log after which a checkpoint is made, if a restore then reads less by at least
+  /// an eighth of the live bytes. Where nothing is overwritten, a checkpoint spares a restore
+  /// nothing but requests, and all bytes would be sent twice.
   public var checkpointBytes = 256 << 20
-  /// The time after which a checkpoint is made, if anything was shipped since the last one.
+  /// The time after which a checkpoint is made, if anything was shipped since the last one, and if
+  /// the checkpoint spares a restore at least a quarter of the bytes that it uploads. After 24 times
+  /// this time, and after 3,600 commits, it is made in any case.
   public var checkpointInterval: Duration = .seconds(3600)
   /// The states that stay when the writer cleans the archive after each checkpoint; nil for a
   /// writer that removes nothing. See ``Archive/clean(_:isDryRun:)``.
@@ -34,6 +38,10 @@ public struct ArchiveConfiguration: Sendable {
   /// The longest time between two looks for another writer. A writer that was stopped for longer
   /// takes over again before it acknowledges anything.
   package var stallLimit: Duration = .seconds(3600)
+  /// The bytes that a restore reads in about the time of the request for one more commit.
+  package var commitCostBytes = 64 << 10
+  /// The time that decides when a checkpoint is due.
+  package var now: @Sendable () -> ContinuousClock.Instant = { .now }
   /// The time of day for labels: milliseconds since 1970, UTC.
   package var milliseconds: @Sendable () -> UInt64 = { SystemClock.wallMilliseconds() }
   /// The most bytes of the log in one commit.

@@ -2,32 +2,12 @@ import MoraineEngine
 import MoraineFormat
 import Synchronization
 
-/// What was shipped since the last checkpoint.
-struct CheckpointProgress {
-  var position: UInt64 = 0
-  var bytes = 0
-  var began = ContinuousClock.now
-  /// The objects of the last checkpoint, by segment and length.
-  var objects: [CheckpointContents.Segment] = []
-
-  /// The commits after which a checkpoint is made, also when other processes have written them: a
-  /// restore reads them all.
-  private static let commitLimit: UInt64 = 3600
-
-  func isDue(
-    _ configuration: ArchiveConfiguration, liveBytes: @autoclosure () -> Int, position end: UInt64
-  ) -> Bool {
-    if bytes == 0 { return false }
-    return bytes > configuration.checkpointBytes && bytes > liveBytes() / 8
-      || end > position + Self.commitLimit
-      || ContinuousClock.now - began > configuration.checkpointInterval
-  }
-}
-
 /// The upload of a checkpoint's contents, beside the shipping of the log.
 struct CheckpointUpload {
   let state: ArchivedState
   let milliseconds: UInt64
+  /// The bytes of the log between the checkpoint before and this one.
+  let coveredBytes: Int
   /// Whether the task has ended.
   let hasEnded: EndFlag
   let task: Task<Result<UploadedContents, ArchiveError>, Never>
@@ -49,6 +29,7 @@ struct PendingCheckpoint {
   let state: ArchivedState
   let uploaded: UploadedContents
   let milliseconds: UInt64
+  let coveredBytes: Int
   var action: Shipping.Action
 }
 
@@ -69,21 +50,21 @@ struct UploadedContents: Sendable {
 
 extension ArchiveWriter {
   /// Begins to upload the state that the archive has now.
-  func beginUpload(_ cut: LogCut) async throws(ArchiveError) {
-    try await learnObjects()
+  func beginUpload(_ cut: LogCut) {
     precondition(upload == nil, "another checkpoint is under way")
     // An append that failed has used up a number, which no commit has.
     precondition(cut.sequence >= shipped.sequence, "a checkpoint has the state of a commit")
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(
-      objects: objects, store: store, term: term, known: checkpointed.objects,
+      objects: objects, store: store, term: term, known: checkpointed.objects ?? [],
       uploaded: uploaded)
     var manifest = cut.manifest
     manifest.lastSequence = shipped.sequence
     let contents = manifest.encoded()
     let flag = EndFlag()
     upload = CheckpointUpload(
-      state: shipped, milliseconds: configuration.milliseconds(), hasEnded: flag,
+      state: shipped, milliseconds: configuration.milliseconds(),
+      coveredBytes: checkpointed.bytes, hasEnded: flag,
       task: Task {
         defer { flag.set() }
         do throws(ArchiveError) { return .success(try await work.run(cut, contents)) } catch {
@@ -105,7 +86,7 @@ extension ArchiveWriter {
     }
     upload = nil
     try await finishPending()
-    try await createCheckpoint(of: open.state, uploaded, open.milliseconds)
+    try await createCheckpoint(of: open.state, uploaded, open.milliseconds, open.coveredBytes)
   }
 
   /// Creates the checkpoint if its upload has ended.
@@ -116,13 +97,15 @@ extension ArchiveWriter {
 
   /// Reads which objects the newest checkpoint has, so that they are not uploaded again.
   func learnObjects() async throws(ArchiveError) {
-    guard checkpointed.objects.isEmpty, let newest = machine?.state.checkpoint else { return }
+    guard checkpointed.objects == nil, let newest = machine?.state.checkpoint else { return }
     guard let record = try await objects.checkpoint(newest.number) else { return }
     do throws(ArchiveError) {
+      var found: [CheckpointContents.Segment] = []
       for segment in try await objects.contents(record.contents).segments
       where try await exists(segment) {
-        checkpointed.objects.append(segment)
+        found.append(segment)
       }
+      checkpointed.objects = found
     } catch {
       // A damaged or removed object is no reason not to make another one.
       guard error.code == .damaged || error.code == .stateUnavailable else { throw error }
@@ -144,7 +127,7 @@ extension ArchiveWriter {
     try await learnObjects()
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(
-      objects: objects, store: store, term: term, known: checkpointed.objects,
+      objects: objects, store: store, term: term, known: checkpointed.objects ?? [],
       uploaded: uploaded)
     let uploaded = try await work.run(cut, cut.manifest.encoded())
     checkpointed.objects = uploaded.segments
@@ -157,17 +140,20 @@ extension ArchiveWriter {
   ) async throws(ArchiveError) {
     try await createCheckpoint(
       of: ArchivedState(header),
-      UploadedContents(reference: reference, segments: checkpointed.objects), header.milliseconds)
+      UploadedContents(reference: reference, segments: checkpointed.objects ?? []),
+      header.milliseconds, checkpointed.bytes)
   }
 
   private func createCheckpoint(
-    of state: ArchivedState, _ uploaded: UploadedContents, _ milliseconds: UInt64
+    of state: ArchivedState, _ uploaded: UploadedContents, _ milliseconds: UInt64,
+    _ coveredBytes: Int
   ) async throws(ArchiveError) {
     let commit = CommitReference(
       position: state.position, term: state.term, identity: state.nonce.identity)
     guard let action = machine?.checkpoint(commit) else { preconditionFailure("no machine runs") }
     pendingCheckpoint = PendingCheckpoint(
-      state: state, uploaded: uploaded, milliseconds: milliseconds, action: action)
+      state: state, uploaded: uploaded, milliseconds: milliseconds, coveredBytes: coveredBytes,
+      action: action)
     try await finishCheckpoint()
   }
 
@@ -185,7 +171,7 @@ extension ArchiveWriter {
     }
     pendingCheckpoint = nil
     switch action {
-    case .checkpointed(let created): await noteCheckpoint(created, open.uploaded)
+    case .checkpointed(let created): await noteCheckpoint(created, open)
     case .superseded(let other): await noteCheckpoint(other, nil)
     case .fenced: throw fencedError
     default: preconditionFailure("a checkpoint ends with \(action)")
@@ -218,13 +204,19 @@ extension ArchiveWriter {
   }
 
   private func noteCheckpoint(
-    _ checkpoint: CheckpointSummary, _ uploaded: UploadedContents?
+    _ checkpoint: CheckpointSummary, _ own: PendingCheckpoint?
   ) async {
     checkpointed.position = checkpoint.commit.position
-    (checkpointed.bytes, checkpointed.began) = (0, .now)
-    if let uploaded {
-      checkpointed.objects = uploaded.segments
-      self.uploaded = UploadedSegments()
+    checkpointed.began = configuration.now()
+    if let own {
+      checkpointed.bytes -= own.coveredBytes
+      checkpointed.storeBytes = own.uploaded.segments.reduce(0) {
+        $0 + Int(clamping: $1.lengthBytes)
+      }
+      checkpointed.objects = own.uploaded.segments
+      uploaded = UploadedSegments()
+    } else {
+      (checkpointed.bytes, checkpointed.storeBytes) = (0, nil)
     }
     progress.withLock { $0.checkpoint = checkpoint.number }
     configuration.onEvent?(
@@ -260,14 +252,10 @@ struct ContentsUpload: Sendable {
     _ cut: LogCut, _ manifest: [UInt8]
   ) async throws(ArchiveError) -> UploadedContents {
     var segments: [CheckpointContents.Segment] = []
-    let reusable = known + uploaded.all
+    let reusable = Dictionary(
+      (known + uploaded.all).map { ($0.contents, $0) }, uniquingKeysWith: { first, _ in first })
     for segment in cut.segments {
-      let length = segment.entry.lengthBytes
-      let same = reusable.first {
-        $0.number == segment.identity.number && $0.epoch == segment.identity.epoch
-          && $0.salt == segment.identity.salt && $0.lengthBytes == length
-      }
-      if let same {
+      if let same = reusable[segment.contents] {
         segments.append(same)
       } else {
         let new = try await upload(segment)

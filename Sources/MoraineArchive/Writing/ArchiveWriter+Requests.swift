@@ -83,7 +83,7 @@ extension ArchiveWriter {
       position = open.header.position
       logEnd = open.header.logEnd
       if open.header.kind == .gap { hasCopy = true }
-      checkpointed.bytes += open.bytes.count
+      checkpointed.bytes += open.header.pieces.reduce(0) { $0 + Int($1.length) }
       if let state = open.state { became(state) }
     case .mustAttachAgain:
       (pending, machine) = (nil, nil)

@@ -29,10 +29,13 @@ extension ArchiveWriter {
     if !hasCopy || cut.head.epoch != shipped.epoch {
       return try await shipContents(cut, began)
     }
-    let isDue = checkpointed.isDue(
-      configuration, liveBytes: cut.liveBytes, position: shipped.position)
-    let checkpoints = upload == nil && (wantsCheckpoint || isDue)
-    if cut.sequence > shipped.sequence || checkpoints {
+    if checkpointed.storeBytes == nil {
+      checkpointed.storeBytes = cut.segments.reduce(0) { $0 + $1.lengthBytes }
+    }
+    let mayBeDue = checkpointed.mayBeDue(
+      configuration, position: shipped.position, now: configuration.now())
+    let considers = upload == nil && (wantsCheckpoint || mayBeDue)
+    if cut.sequence > shipped.sequence || considers {
       let tail = LogTail(
         after: shipped, logEnd, cut, held, hasAll: isContinuous && retired.isComplete)
       guard let tail else { return try await shipContents(cut, began) }
@@ -44,7 +47,12 @@ extension ArchiveWriter {
     // Also the numbers at the end that no operation has: an append that failed has used them up.
     store.replicated(owner, through: cut.sequence)
     wasUpToDate(began)
-    if checkpoints, checkpointed.position < shipped.position { try await beginUpload(cut) }
+    guard considers, checkpointed.position < shipped.position else { return }
+    // The objects that are there already decide what a checkpoint costs.
+    try await learnObjects()
+    let isDue = checkpointed.isDue(
+      configuration, cut.segments, position: shipped.position, now: configuration.now())
+    if wantsCheckpoint || isDue { beginUpload(cut) }
   }
 
   /// Returns the present state of the store, whose bytes are on the disk.
@@ -152,9 +160,4 @@ extension LogTail.Part {
       segment: segment.identity.number, epoch: segment.identity.epoch,
       salt: segment.identity.salt, from: UInt64(range.lowerBound), length: UInt32(range.count))
   }
-}
-
-extension LogCut {
-  /// The bytes of the segments: at least those of the live records.
-  var liveBytes: Int { Int(clamping: manifest.segments.reduce(0) { $0 + $1.liveBytes }) }
 }

@@ -33,7 +33,7 @@ extension ArchiveWriter {
     isContinuous = false
     uploaded = UploadedSegments()
     // Another writer may have made a checkpoint since, and a cleaning removed these.
-    checkpointed.objects = []
+    checkpointed.objects = nil
     let hints = try await hints()
     var taking = TakeOver(hints)
     var cut = try await stateToArchive()
@@ -72,7 +72,11 @@ extension ArchiveWriter {
         lastCheck = began
         (position, previous) = (fence.header.position, fence.header.nonce)
         logEnd = fence.header.logEnd
-        checkpointed.position = state.checkpoint?.commit.position ?? 0
+        let checkpoint = state.checkpoint?.commit.position ?? 0
+        if checkpoint != checkpointed.position {
+          (checkpointed.bytes, checkpointed.storeBytes) = (0, nil)
+        }
+        checkpointed.position = checkpoint
         var shipped = fence.base
         (shipped.position, shipped.nonce) = (position, previous)
         (shipped.term, shipped.epoch) = (state.term, fence.header.epoch)

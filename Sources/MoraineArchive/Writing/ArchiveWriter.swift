@@ -40,7 +40,7 @@ public actor ArchiveWriter {
   /// The upload of a checkpoint that is under way.
   var upload: CheckpointUpload?
   var uploaded = UploadedSegments()
-  var checkpointed = CheckpointProgress()
+  var checkpointed: CheckpointProgress
   /// The cleaning that is under way.
   var cleaning: Task<Void, Never>?
   var cleaningMemory = CleaningMemory()
@@ -69,6 +69,7 @@ public actor ArchiveWriter {
     _ store: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration
   ) {
     (self.store, self.configuration) = (store, configuration)
+    checkpointed = CheckpointProgress(began: configuration.now())
     meter = MeteredObjectStore(objects.store)
     self.objects = objects.through(meter)
     retired = RetiredSegments(shippedThrough: .none, limitBytes: configuration.heldBytesLimit)
@@ -175,6 +176,22 @@ public actor ArchiveWriter {
       try await writer.finishUpload()
     }
   }
+    var wanted: UInt64?
+    repeat {
+      try await finishCheckpointUnderWay()
+      try await inTurn { (writer) throws(ArchiveError) in
+        try await writer.round(wantsCheckpoint: true)
+      }
+      wanted = wanted ?? shipped.position
+      try await finishCheckpointUnderWay()
+      // A round in the background may have begun another upload first, or seen the error of this
+      // one.
+    } while checkpointed.position < wanted ?? 0
+  }
+
+  /// Waits until the checkpoint that is under way exists. The log is shipped beside its upload.
+  package func finishCheckpointUnderWay() async throws(ArchiveError) {
+    _ = await upload?.task.value
 
   /// Ships everything, and ends the writing of the archive in order. The store goes on.
   ///
