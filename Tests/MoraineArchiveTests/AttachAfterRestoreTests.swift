@@ -47,6 +47,127 @@ import Testing
     try await next.close()
   }
 
+  /// A restored writer dies between its fence and its whole copy. A follower, and a store that is
+  /// restored then, have the state before the fence.
+  @Test(arguments: [false, true])
+  func newestStateIsContinuedAfterARestoredWriterDied(byAFollower: Bool) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let early = try await first.flush()
+    try await store.set([2], forKey: "b")
+    try await first.flush()
+    var follower: Follower?
+    if byAFollower { follower = try await bench.follower() }
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "dead", at: .sequence(early), on: bench.storage)
+    let dead = try bench.store("dead")
+    bench.objects.setScript { request in
+      request.object.text.contains("/obj/") && request.verb != .get ? .refused(.unavailable) : nil
+    }
+    await #expect(throws: ArchiveError.self) { try await bench.attach(dead) }
+    bench.objects.setScript(nil)
+    try await dead.close()
+    let next: Store
+    let writer: ArchiveWriter
+    if let follower {
+      try await follower.catchUp()
+      (next, writer) = try await follower.promote()
+    } else {
+      _ = try await bench.archive().restore(to: "next", at: .latest, on: bench.storage)
+      next = try bench.store("next")
+      writer = try await bench.attach(next)
+    }
+    try await next.set([3], forKey: "c")
+    try await writer.flush()
+    #expect(try await next.contents() == ["a": [1], "b": [2], "c": [3]])
+    #expect(try await bench.restored(to: "restored").state == next.contents())
+    try await writer.detach()
+    try await next.close()
+  }
+
+  /// A restored store makes a checkpoint before it writes, and a cleaning keeps nothing else.
+  @Test func fenceThatACheckpointHasIsAState() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "second", at: .latest, on: bench.storage)
+    let second = try bench.store("second")
+    let writer = try await bench.attach(second)
+    try await writer.checkpoint()
+    _ = try await bench.archive().clean(
+      RetentionRule(moments: .zero, checkpoints: .zero, days: 0))
+    await writer.abandon()
+    let again = try await bench.attach(second)
+    try await second.set([2], forKey: "b")
+    try await again.flush()
+    await again.abandon()
+    try await second.close()
+    _ = try await bench.archive().restore(to: "third", at: .latest, on: bench.storage)
+    let third = try bench.store("third")
+    let last = try await bench.attach(third)
+    #expect(try await third.contents() == ["a": [1], "b": [2]])
+    try await last.detach()
+    try await third.close()
+  }
+
+  /// A life of the store that no checkpoint has yet is left again for a moment before it.
+  @Test func restoreOfAnEarlierMomentHasAnEpochOfItsOwn() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let good = try await first.flush()
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "second", at: .latest, on: bench.storage)
+    let second = try bench.store("second")
+    let writer = try await bench.attach(second)
+    for number in 0..<5 {
+      try await second.set([UInt8(number)], forKey: "bad")
+      try await writer.flush()
+    }
+    await writer.abandon()
+    try await second.close()
+    _ = try await bench.archive().restore(to: "third", at: .sequence(good), on: bench.storage)
+    let third = try bench.store("third")
+    let last = try await bench.attach(third)
+    for number in 0..<20 { try await third.set([UInt8(number)], forKey: "good") }
+    try await last.flush()
+    #expect(try await bench.restored(to: "restored").state == ["a": [1], "good": [19]])
+    try await last.detach()
+    try await third.close()
+  }
+
+  /// The directory is copied while its store is attached. The copy goes on by itself, beyond what
+  /// the archive has, and the segment at whose end the archive ends is not in it.
+  @Test func copyThatWentOnIsRefused() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await writer.flush()
+    try bench.storage.copyDirectory("store", to: "copy")
+    let value = [UInt8](repeating: 7, count: 1500)
+    for number in 0..<9 { try await store.set(value, forKey: Key("original \(number)")) }
+    try await writer.flush()
+    let copy = try bench.store("copy")
+    for number in 0..<30 { try await copy.set(value, forKey: Key("copy \(number)")) }
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(copy) }
+    #expect(error?.code == .diverged)
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await copy.close()
+    try await writer.detach()
+    try await store.close()
+  }
+
   /// The earlier writer compacts its store after it was restored on another machine. Its next
   /// checkpoint, of the state that was restored, arrives before the other machine attaches, or even
   /// after that.

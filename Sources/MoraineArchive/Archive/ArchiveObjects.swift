@@ -43,7 +43,7 @@ struct ArchiveObjects: Sendable {
   func record<Record: ArchiveRecord>(
     _ type: Record.Type, _ name: ObjectName
   ) async throws(ArchiveError) -> Record? {
-    guard let bytes = try await get(name) else { return nil }
+    guard let bytes = try await get(name, 0..<ArchiveLimits.recordBytes + 1) else { return nil }
     return try decoding(name) { () throws(FormatError) in try Record(bytes) }
   }
 
@@ -59,6 +59,8 @@ struct ArchiveObjects: Sendable {
 
   /// Reads a checkpoint; nil when there is none with the number.
   func checkpoint(_ number: UInt64) async throws(ArchiveError) -> CheckpointRecord? {
+    // No object has a higher number. A forged object may lead to one.
+    guard number <= ArchiveLimits.checkpoint else { return nil }
     let name = names.checkpoint(number)
     guard let record = try await record(CheckpointRecord.self, name) else { return nil }
     guard record.archiveID == archiveID, record.number == number else {
@@ -78,6 +80,7 @@ struct ArchiveObjects: Sendable {
 
   /// Reads the header of a commit; nil when there is none at the position.
   func header(_ position: UInt64) async throws(ArchiveError) -> CommitHeader? {
+    guard position <= ArchiveLimits.position else { return nil }
     let name = names.commit(position)
     // Most headers are shorter than this, and most commits not much longer.
     guard var bytes = try await get(name, 0..<(16 << 10)) else { return nil }
@@ -98,8 +101,9 @@ struct ArchiveObjects: Sendable {
 
   /// Reads a whole commit; nil when there is none at the position.
   func commit(_ position: UInt64) async throws(ArchiveError) -> Commit? {
+    guard position <= ArchiveLimits.position else { return nil }
     let name = names.commit(position)
-    guard let bytes = try await get(name) else { return nil }
+    guard let bytes = try await get(name, 0..<ArchiveLimits.commitBytes + 1) else { return nil }
     let commit = try decoding(name) { () throws(FormatError) in try Commit(bytes) }
     _ = try checked(commit.header, at: position)
     return commit
@@ -118,7 +122,10 @@ struct ArchiveObjects: Sendable {
   /// Reads the contents that a checkpoint or a gap names.
   func contents(_ reference: ContentsReference) async throws(ArchiveError) -> CheckpointContents {
     let name = names.data(reference.name)
-    guard let bytes = try await get(name) else {
+    guard reference.byteCount <= ArchiveLimits.contentsObjectBytes else {
+      throw ArchiveError(.damaged, "the contents of the checkpoint are too long", object: name)
+    }
+    guard let bytes = try await get(name, 0..<Int(reference.byteCount) + 1) else {
       throw ArchiveError(
         .stateUnavailable, "the contents of the checkpoint were removed", object: name)
     }
@@ -132,6 +139,25 @@ struct ArchiveObjects: Sendable {
       throw ArchiveError(.damaged, "the contents are of another archive", object: name)
     }
     return contents
+  }
+
+  /// Checks that the number of an object to create is not above the highest one.
+  ///
+  /// - Throws: `.damaged`: no writer makes so many objects.
+  func checkNumber(_ request: ArchiveRequest) throws(ArchiveError) {
+    let (number, limit, prefix) =
+      switch request {
+      case .createTerm(let term): (term, ArchiveLimits.term, names.terms)
+      case .createCommit(let position, _): (position, ArchiveLimits.position, names.commits)
+      case .createCheckpoint(let checkpoint):
+        (checkpoint.number, ArchiveLimits.checkpoint, names.checkpoints)
+      case .readTerm, .readCommit, .readCheckpoint: (0, 0, names.root)
+      }
+    guard number <= limit else {
+      throw ArchiveError(
+        .damaged, "an object has the highest number that is possible; it was not made by a writer",
+        object: prefix)
+    }
   }
 
   /// Returns the answer to a request that reads.
@@ -152,6 +178,7 @@ struct ArchiveObjects: Sendable {
   /// Returns whether a term exists. An answer that is not its record fences no writer: it may be
   /// the page of a proxy.
   func hasTerm(_ term: UInt64) async throws(ArchiveError) -> Bool {
+    guard term <= ArchiveLimits.term else { return false }
     let name = names.term(term)
     do throws(ArchiveError) { return try await record(TermRecord.self, name) != nil } catch {
       guard error.code == .damaged else { throw error }

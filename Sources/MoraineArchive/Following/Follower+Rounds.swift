@@ -127,6 +127,11 @@ extension Follower {
       case .gap: return false
       case .tail:
         if needsCopy { continue }
+        // These bytes may go on within a record: the state before them must be reached without them.
+        if !header.endsAtCut, let state = last {
+          try await advance(to: state)
+          last = nil
+        }
         guard try await receive(header, read.commits[position]) else { return false }
       case .beat, .close: if needsCopy { continue }
       }

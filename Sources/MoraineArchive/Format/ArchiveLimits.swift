@@ -23,6 +23,13 @@ package enum ArchiveLimits {
   /// The most raw bytes of a checkpoint's contents.
   package static let contentsBytes = 512 << 20
 
+  /// The most bytes of a record: of the identity, a term, a checkpoint or the hint.
+  package static let recordBytes = 64 << 10
+  /// The most bytes of a commit's object.
+  package static let commitBytes = commitHeaderBytes + payloadBytes + payloadBytes / 64 + (1 << 20)
+  /// The most bytes of the object with a checkpoint's contents.
+  package static let contentsObjectBytes = contentsBytes + contentsBytes / 64 + (1 << 20)
+
   /// The lengths that the blocks of a container may have, in bytes.
   package static let blockBytes = (4 << 10)...(16 << 20)
   /// The most raw bytes of a container: the longest segment.

@@ -68,9 +68,9 @@ struct ArchiveHistory: Sendable {
 
   private mutating func findCheckpoint(_ point: RestorePoint) async throws(ArchiveError) {
     let hint = try await objects.hint()
-    hintedPosition = hint?.position ?? 0
+    hintedPosition = min(hint?.position ?? 0, ArchiveLimits.position)
     checkpoint = try await Self.newestCheckpoint(objects, hint)
-    highestEpoch = checkpoint?.epoch ?? 0
+    highestEpoch = max(checkpoint?.epoch ?? 0, try await epochOfTheHead())
     while let found = checkpoint {
       let isEarlyEnough =
         switch point.kind {
@@ -86,6 +86,28 @@ struct ArchiveHistory: Sendable {
       }
       checkpoint = found.number > 1 ? try await objects.checkpoint(found.number - 1) : nil
     }
+  }
+
+  /// Returns the epoch of the last commit. Epochs never fall, so no commit has a higher one.
+  ///
+  /// - Complexity: O(log commits) requests.
+  private func epochOfTheHead() async throws(ArchiveError) -> UInt64 {
+    var search = Gallop(above: checkpoint?.position ?? 0, hint: hintedPosition)
+    var epoch: UInt64 = 0
+    while let position = search.probe {
+      do throws(ArchiveError) {
+        guard let header = try await objects.header(position) else {
+          search.recordAbsent()
+          continue
+        }
+        epoch = max(epoch, header.epoch)
+      } catch {
+        // A damaged commit is no reason not to restore an earlier moment.
+        guard error.code == .damaged || error.code == .newerFormat else { throw error }
+      }
+      search.recordExisting()
+    }
+    return epoch
   }
 
   /// Returns the position to read to; nil for the newest one.

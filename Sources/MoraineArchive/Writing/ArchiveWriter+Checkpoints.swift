@@ -163,6 +163,7 @@ extension ArchiveWriter {
     var action = open.action
     while case .request(let request) = action {
       pendingCheckpoint?.action = action
+      try objects.checkNumber(request)
       var bytes: [UInt8] = []
       if case .createCheckpoint(let summary) = request {
         bytes = record(summary.number, open).encoded()

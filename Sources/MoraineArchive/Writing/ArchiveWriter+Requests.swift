@@ -64,6 +64,8 @@ extension ArchiveWriter {
     _ header: CommitHeader, _ raw: [UInt8], _ state: ArchivedState?
   ) async throws(ArchiveError) {
     precondition(pending == nil, "another commit is open")
+    try objects.checkNumber(
+      .createCommit(position: header.position, identity: header.nonce.identity))
     let bytes = Commit.encoded(header, rawBytes: raw)
     guard let action = machine?.ship(header.nonce.identity) else {
       preconditionFailure("no machine runs")

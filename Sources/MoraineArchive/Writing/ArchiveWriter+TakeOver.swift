@@ -112,6 +112,7 @@ extension ArchiveWriter {
     _ request: ArchiveRequest, _ fence: CommitHeader?, _ life: Manifest.Epoch,
     _ attempts: inout Attempts
   ) async throws(ArchiveError) -> ArchiveAnswer {
+    try objects.checkNumber(request)
     switch request {
     case .createTerm(let term):
       let record = TermRecord(
@@ -245,28 +246,24 @@ extension ArchiveWriter {
   ) async throws(ArchiveError) -> (ArchivedState, isHead: Bool) {
     var position = position
     var isHead = true
-    // The position before a fence whose base is looked for.
-    var beforeFence: UInt64?
     while position > 0 {
       guard let header = try await objects.header(position) else {
-        // A cleaning has removed the base of a fence that nothing followed. A whole copy follows
-        // whatever state is found before that fence.
-        if let before = beforeFence {
-          (position, beforeFence, isHead) = (before, nil, false)
-          continue
-        }
         throw ArchiveError(
           .stateUnavailable,
           "the state that the last writer continued was removed by a cleaning; "
             + "restore the newest state into a new directory, and attach that store",
           object: objects.names.commit(position))
       }
-      // The fence of a new life has a state only with the whole copy that follows it.
-      if header.endsAtCut, header.instanceID == nil { return (ArchivedState(header), isHead) }
-      let next = header.kind == .fence ? header.base.position : position - 1
-      isHead = isHead && header.kind == .fence && next == position - 1
-      beforeFence = next < position - 1 ? position - 1 : nil
-      position = next
+      // The fence of a new life has a state only with a whole copy: in the commit that follows it,
+      // or in a checkpoint. Without one, the state before the fence counts, as for a restore.
+      let hasCopy =
+        head.checkpoint?.commit.position == position
+        && head.checkpoint?.commit.identity == header.nonce.identity
+      if header.endsAtCut, header.instanceID == nil || hasCopy {
+        return (ArchivedState(header), isHead)
+      }
+      isHead = isHead && header.kind == .fence && header.base.position == position - 1
+      position -= 1
     }
     return (.empty, isHead)
   }
@@ -278,10 +275,15 @@ extension ArchiveWriter {
   ) async throws(ArchiveError) {
     let known = cut.segments + retired.segments
     guard let segment = known.first(where: { $0.holds(place) }) else {
-      // Compaction has replaced the segment. A copy of this directory that went on by itself does
-      // not have the archive's last term.
+      // Compaction has replaced the segment, after the state. A copy of this directory that went on
+      // by itself does not have the archive's last term, or it has written another segment with the
+      // same number, or has not compacted since.
+      let isWritten = known.contains {
+        $0.identity.number == place.segment && $0.identity.epoch == place.epoch
+      }
       let attachment = await store.attachment
-      guard attachment?.archiveID == objects.archiveID,
+      guard !isWritten, cut.head.compactedThrough >= state.sequence,
+        attachment?.archiveID == objects.archiveID,
         attachment?.term == state.term || attachment?.earlierTerm == state.term
       else {
         throw diverged("the archive's newest operations are of another copy of this store")

@@ -88,7 +88,12 @@ public actor ArchiveWriter {
   ) async throws(ArchiveError) -> ArchiveWriter {
     let writer = ArchiveWriter(store, objects, configuration)
     let cut = try await store.archivedState()
-    guard cut.manifest.storeID == objects.identity.storeID else {
+    guard await store.following == nil else {
+      throw ArchiveError(
+        StoreError(
+          .invalidArgument, "this store follows an archive; promote the follower to write to it"))
+    }
+    guard cut.head.storeID == objects.identity.storeID else {
       throw ArchiveError(
         .otherStore, "the archive is of another store; choose another name for this one",
         object: objects.names.identity)
@@ -171,11 +176,6 @@ public actor ArchiveWriter {
   ///
   /// - Throws: the errors of ``flush()``.
   public func checkpoint() async throws(ArchiveError) {
-    try await inTurn { (writer) throws(ArchiveError) in
-      try await writer.round(wantsCheckpoint: true)
-      try await writer.finishUpload()
-    }
-  }
     var wanted: UInt64?
     repeat {
       try await finishCheckpointUnderWay()
@@ -192,6 +192,11 @@ public actor ArchiveWriter {
   /// Waits until the checkpoint that is under way exists. The log is shipped beside its upload.
   package func finishCheckpointUnderWay() async throws(ArchiveError) {
     _ = await upload?.task.value
+    try await inTurn { (writer) throws(ArchiveError) in
+      try await writer.finishUploadIfDone()
+      try await writer.finishCheckpoint()
+    }
+  }
 
   /// Ships everything, and ends the writing of the archive in order. The store goes on.
   ///

@@ -101,7 +101,12 @@ struct LogTail: Sendable {
     hasAll: Bool
   ) {
     let present = Set(cut.segments.map(\.identity))
-    let appended = (retired.filter { !present.contains($0.identity) } + cut.segments)
+    // Segments may have been begun and replaced since the cut. They belong to the next round: its
+    // place of the log must not be after bytes of this cut that were not shipped.
+    let replaced = retired.filter {
+      !present.contains($0.identity) && $0.entry.firstSequence <= cut.sequence
+    }
+    let appended = (replaced + cut.segments)
       .filter { !$0.isCompacted && $0.entry.recordCount > 0 }
       .sorted { $0.entry.firstSequence < $1.entry.firstSequence }
     var last = state.sequence

@@ -78,6 +78,8 @@ extension Store {
     try await runBlocking { () throws(StoreError) in
       try storing { () throws(StorageError) in
         for name in files { try directory.remove(name) }
+        // A manifest that does not follow must not become durable before that.
+        try directory.synchronize()
       }
     }
   }

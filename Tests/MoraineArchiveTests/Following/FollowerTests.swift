@@ -334,6 +334,73 @@ import Testing
     try await store.close()
   }
 
+  /// A writer dies within a cut of several commits. The follower reads them together with a state
+  /// that it does not have yet.
+  @Test(arguments: [false, true])
+  func followerHasTheStateBeforeAPartOfACut(isContinued: Bool) async throws {
+    var bench = ArchiveBench()
+    bench.configuration.commitBytes = 2000
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    var writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower("follower")
+    try await store.set([2], forKey: "b")
+    try await writer.flush()
+    let state = try await store.contents()
+    var random = SeededGenerator(seed: 1)
+    for number in 0..<300 {
+      let value = (0..<200).map { _ in UInt8.random(in: 0...255, using: &random) }
+      try await store.set(value, forKey: Key("\(number)"))
+    }
+    let sent = Mutex(0)
+    bench.objects.setScript { request in
+      guard request.verb == .create, request.object.text.contains("/log/") else { return nil }
+      return sent.withLock { count in
+        count += 1
+        return count > 4 ? .refused(.unavailable) : nil
+      }
+    }
+    await #expect(throws: ArchiveError.self) { try await writer.flush() }
+    await writer.abandon()
+    bench.objects.setScript(nil)
+    if isContinued {
+      writer = try await bench.attach(store)
+      try await writer.flush()
+      try await follower.catchUp()
+      #expect(try await follower.store.contents() == store.contents())
+      try await writer.detach()
+      try await follower.close()
+    } else {
+      try await follower.catchUp()
+      #expect(try await follower.store.contents() == state)
+      let (next, nextWriter) = try await follower.promote()
+      #expect(try await next.contents() == state)
+      try await nextWriter.detach()
+      try await next.close()
+    }
+    try await store.close()
+  }
+
+  @Test func storeOfAFollowerIsNotArchived() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower()
+    try await follower.catchUp()
+    let error = await #expect(throws: ArchiveError.self) {
+      try await bench.archive().attach(follower.store)
+    }
+    #expect(error?.storeError?.code == .invalidArgument)
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    try await follower.close()
+    try await writer.detach()
+    try await store.close()
+  }
+
   /// So many commits that their segments are newer than what a promoted store publishes at first.
   private static let partOfTheCut = 24
 
