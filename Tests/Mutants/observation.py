@@ -36,10 +36,17 @@ MUTANTS = [
            (engine("Store/Store+Close.swift", "await pipeline.events?.delivered()",
                    "if !ON { await pipeline.events?.delivered() }"),),
            "EventHandlerTests.closeReturnsAfterTheHandlerOfClosed"),
+    Mutant("horizon-raised-too-early", "api: no cursor expires before its changes are gone",
+           (engine("Compaction/Store+Rewrite.swift",
+                   "    var next = engine!.nextManifest()\n",
+                   "    if ON {\n      engine!.log.manifest.feedHorizon = "
+                   "SequenceNumber(rawValue: output.lastDroppedDelete)\n    }\n"
+                   "    var next = engine!.nextManifest()\n"),),
+           "FailedPublicationTests.horizonRisesOnlyWithTheManifest"),
     Mutant("horizon-not-raised", "api: a delete is never silently missing",
            (engine("Compaction/Store+Rewrite.swift",
-                   "before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))",
-                   "before.feedHorizon,\n"
+                   "next.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))",
+                   "next.feedHorizon,\n"
                    "      SequenceNumber(rawValue: ON ? 0 : output.lastDroppedDelete))"),),
            "ReplicaTests.replicaEndsEqualToTheStore"),
     Mutant("unseen-changes-compacted", "api: while it runs, every change",

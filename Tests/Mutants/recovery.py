@@ -157,6 +157,9 @@ MUTANTS = [
            equivalent="The manifest was published after the segment's birth and knows the number "
            "too; recovery takes the larger one."),
     # Index checkpoints.
+    Mutant("covered-footer-forgotten", "P1: a segment after a whole one is replayed",
+           (engine(OPEN, "isComplete: hasFooter)", "isComplete: ON ? result.hasFooter : hasFooter)"),),
+           "OpenSegmentTests.footerThatACheckpointCoversCounts"),
     Mutant("older-record-replaces-newer", "P1: beside a checkpoint an older record hides nothing",
            (engine(REPLAY,
                    "if let existing, existing.record.header.sequence > header.sequence { return }",

@@ -67,6 +67,10 @@ MUTANTS = [
                    "      try await pipeline.run { () throws(StoreError) in }\n"
                    "      try await allocate(for: count)"),),
            "SpareSegmentTests.spaceThatIsLeftIsUsedOnAFullDisk"),
+    Mutant("failed-rotation-keeps-its-file", "a full disk: a refused write leaves no file",
+           (engine(ROTATION, "      if !isReturned, !pipeline.hasPoison {",
+                   "      if ON ? isShared : !isReturned, !pipeline.hasPoison {"),),
+           "FailedRotationTests.rotationThatFailsBesideACompactionLeavesNoFile"),
     Mutant("opening-ignores-tasks", "a store that was released can be opened again",
            (engine("Recovery/Opener.swift", "guard holder == .leaving || holder == .busy,",
                    "guard holder == .leaving || (holder == .busy && !ON),"),),

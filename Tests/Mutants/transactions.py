@@ -100,4 +100,9 @@ MUTANTS = [
                    "        guard !ON || conflictCount < retries, try await isOutdated(start, error)\n"
                    "        else { throw error }\n"),),
            SUITE + ".filesThatAnotherOpeningHasRemovedAreAConflict"),
+    Mutant("unchanged-entry-lives-on", "an unchanged entry ends when the one that was read ends",
+           (engine("Transactions/Transaction.swift",
+             "guard expiry == .unchanged, let part",
+             "guard !ON, expiry == .unchanged, let part"),),
+           "TransactionTests.unchangedEntryEndsWhenTheEntryThatWasReadEnds"),
 ]

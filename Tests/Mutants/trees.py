@@ -16,6 +16,10 @@ LOADED = "Index/CheckpointTrees.swift"
 CHECKPOINTS = "TreeCheckpointTests"
 
 MUTANTS = [
+    Mutant("release-during-a-round-forgotten", "P8: the memory of a snapshot is given back",
+           (engine("Index/TreeMemory.swift", "if roundBegan == nil { roundBegan = released }",
+                   "if ON || roundBegan == nil { roundBegan = released }"),),
+           "TreeHomeTests.endOfASnapshotDuringARoundIsSeenInTheNextRound"),
     Mutant("tree-two-keys-between-the-same-neighbours", "trees equal sorted dictionaries",
            (engine(BATCH, "      guard place.position != last, accepts(edit.key, place) else",
                    "      guard ON || place.position != last, accepts(edit.key, place) else"),),

@@ -62,6 +62,7 @@ struct BackupWork: Sendable {
           + "choose an empty directory", file: path.string)
     }
     try checkNothingIsLost(manifest)
+    try checkSameSegments(manifest, directory, listing)
     return manifest
   }
 
@@ -79,6 +80,29 @@ struct BackupWork: Sendable {
         .historyDiverged,
         "this backup holds operations that the store has lost in a crash; "
           + "keep it, and choose an empty directory", file: path.string)
+    }
+  }
+
+  /// Checks that the files of an earlier backup are the store's segments with these numbers. An
+  /// earlier version also copied segments whose manifest was not durable: after a power failure,
+  /// another segment could get the number of such a segment.
+  private func checkSameSegments(
+    _ before: Manifest, _ directory: any StorageDirectory, _ listing: DirectoryContents
+  ) throws(StoreError) {
+    let identities = Dictionary(
+      source.segments.map { ($0.identity.number, $0.identity) }, uniquingKeysWith: { $1 })
+    for entry in before.segments {
+      let name = entry.number.fileName
+      // A file that has become too short is replaced.
+      guard let identity = identities[entry.number],
+        listing.segments[entry.number] ?? 0 >= entry.lengthBytes,
+        let bytes = try SegmentFile.source(directory, name, limit: nil),
+        try SegmentFile.header(bytes, name).salt != identity.salt
+      else { continue }
+      throw StoreError(
+        .historyDiverged,
+        "this backup holds another segment \(entry.number) than the store; "
+          + "keep it, and choose an empty directory", file: path.appending(name).string)
     }
   }
 
@@ -109,7 +133,7 @@ struct BackupWork: Sendable {
     var done: UInt64 = 0
     for (index, segment) in source.segments.enumerated() {
       let entry = segment.entry
-      // A store uses each segment number once in an epoch, so the same number is the same segment.
+      // The same number is the same segment: that was checked.
       if let there = known[entry.number], there.lengthBytes == entry.lengthBytes,
         there.flags == entry.flags, listing.segments[entry.number] == entry.lengthBytes
       {

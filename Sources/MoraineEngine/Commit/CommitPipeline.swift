@@ -87,6 +87,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   let replication = Replication()
   /// The relay for events; nil when there is no handler.
   let events: EventRelay?
+  /// The number of times that the store has left its directory; see ``stay``.
+  let stays = Atomic<UInt64>(0)
 
   init(events: EventRelay? = nil) {
     self.events = events

@@ -275,6 +275,16 @@ extension CommitPipeline {
     before?.stopWatching()
   }
 
+  /// The number of the store's stay in its directory. A job of an earlier stay must not remove
+  /// files: their names may belong to another store by now.
+  ///
+  /// Relaxed: the lock of the jobs orders it. See ``endStay()``.
+  var stay: UInt64 { stays.load(ordering: .relaxed) }
+
+  /// Ends the stay. The caller then runs an empty job before it releases the directory: jobs that
+  /// were added before that job have ended then, and jobs that are added later see another stay.
+  func endStay() { stays.add(1, ordering: .relaxed) }
+
   /// Checks on the committing thread, after an event, that all names lead where they did.
   private func checkPresence(_ expected: StorePresence) {
     guard presence.withLock({ $0 === expected }) else { return }

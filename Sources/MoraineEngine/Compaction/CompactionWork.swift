@@ -545,6 +545,9 @@ final class CompactionOutput: @unchecked Sendable {
     expiries = ExpiryRun()
   }
 
+  /// Leaves the segment to the snapshots that read it: ``discard()`` has no effect any more.
+  func leaveToSnapshots() { file = nil }
+
   /// Removes the segment, which no manifest lists.
   func discard() throws(StoreError) {
     guard file != nil else { return }

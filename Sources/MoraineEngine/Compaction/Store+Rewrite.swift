@@ -249,21 +249,39 @@ extension Store {
     try handOver(slots)
     // Index entries are moved after the manifest is published; then nothing may fail.
     try engine!.live.beginMoves(output.relocations.count)
+    let pinCount = readers.live.pinCount
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.log.manifest
     engine!.log.manifest.compactedThrough = SequenceNumber(rawValue: engine!.log.lastSequence)
-    engine!.log.manifest.feedHorizon = max(
-      before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))
+    // No feed expires before the deletes that it lacks are gone for good.
+    var next = engine!.nextManifest()
+    next.feedHorizon = max(
+      next.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))
     do throws(StoreError) {
-      try await publishManifest()
+      try await publishManifest(next)
     } catch {
-      engine!.log.manifest.compactedThrough = before.compactedThrough
-      engine!.log.manifest.feedHorizon = before.feedHorizon
+      // A damaged page of a checkpoint may have been read since. The index that was rebuilt from
+      // the log then names the copies.
+      let namesCopies = slot.map { engine!.log.table[$0].live != LiveSum() } ?? false
+      // After a rebuilding, the number also says which digests in the log may be wrong.
+      if !namesCopies { engine!.log.manifest.compactedThrough = before.compactedThrough }
       engine!.log.table.reinstate(for: slot)
       engine!.live.endMoves()
+      if namesCopies { leaveCopies() }
+      // A snapshot that was taken in between opens the output when it reads it.
+      let mayBeRead = slot != nil && mapping == nil && readers.live.pinCount != pinCount
+      if mayBeRead, heldBack([output.name]).isEmpty { output.leaveToSnapshots() }
       throw error
     }
     return slot
+  }
+
+  /// Makes the index name the originals again, after the segment with the copies was dropped.
+  private func leaveCopies() {
+    do throws(StoreError) { try engine!.rebuildIndex() } catch {
+      // The index names records of a free slot, and another segment must not get that slot.
+      pipeline.poison(error)
+    }
   }
 
   /// Maps the output. Returns nil when the segment is to be read without a mapping.
@@ -325,34 +343,6 @@ extension Store {
     guard engine != nil else { return }
     engine!.recent.markStale()
     refreshStaleReaders()
-  }
-
-  /// Returns the files of replaced segments that no snapshot may read. The other files are removed
-  /// when the last snapshot that may read them is released.
-  private func heldBack(_ names: [String]) -> [String] {
-    let directory = engine!.directoryHandle()
-    return readers.live.removable(names) { [pipeline] names in
-      // The thread that releases a snapshot need not wait for the disk.
-      pipeline.enqueue { refusal in
-        guard refusal == nil else { return }
-        do throws(StoreError) { try pipeline.remove(names, in: directory) } catch {
-          // The next opening of the store removes the files that are left.
-        }
-      }
-    }
-  }
-}
-
-extension CommitPipeline {
-  /// Removes files that the manifest no longer lists. Runs on the committing thread.
-  func remove(_ names: [String], in directory: any StorageDirectory) throws(StoreError) {
-    if names.isEmpty { return }
-    if let poison { throw poison }
-    // The names may belong to another store by now.
-    try checkPresence()
-    try storing { () throws(StorageError) in
-      for name in names { try directory.remove(name) }
-    }
   }
 }
 

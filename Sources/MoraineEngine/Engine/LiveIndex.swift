@@ -109,7 +109,10 @@ struct LiveIndex: ~Copyable {
   /// - Throws: `.limitExceeded` when the system gives no memory.
   mutating func beginMoves(_ count: Int) throws(StoreError) {
     try trees.beginMoves(count)
-    try index.beginMoves(count)
+    do throws(StoreError) { try index.beginMoves(count) } catch {
+      trees.movesUnderWay = 0
+      throw error
+    }
   }
 
   /// Copies pages back to original pages that no snapshot has any more.
@@ -125,12 +128,12 @@ struct LiveIndex: ~Copyable {
     trees.movesUnderWay = 0
   }
 
-  /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken.
+  /// Takes ahead the memory for copies that the moves under way need after a snapshot was taken.
   ///
-  /// - Throws: as ``beginMoves(_:)``; then no snapshot may be taken.
-  func prepareToFreeze() throws(StoreError) {
-    try index.prepareToFreeze()
-    try trees.prepareToFreeze()
+  /// - Throws: as ``beginMoves(_:)``; then the snapshot must be released.
+  func secureMoves() throws(StoreError) {
+    try index.secureMoves()
+    try trees.secureMoves()
   }
 
   /// Lets the entry of a record name its copy, unless the entry names a newer record or no longer

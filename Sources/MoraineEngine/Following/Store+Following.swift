@@ -70,17 +70,17 @@ extension Store {
   /// Forgets the bytes that were received and not applied, and removes the files that only they are
   /// in: a manifest that does not follow must not be older than such a file.
   ///
-  /// - Throws: `.io`; the bytes are forgotten.
+  /// - Throws: `.io`; the bytes are forgotten. After a failed sync the store is poisoned.
   package func forgetReceived() async throws(StoreError) {
     let files = incoming.filter(\.isNew).map(\.identity.number.fileName)
     (incoming, receivedCount) = ([], 0)
     guard !files.isEmpty, let directory = engine?.directoryHandle() else { return }
-    try await runBlocking { () throws(StoreError) in
+    try await runBlocking { [pipeline] () throws(StoreError) in
       try storing { () throws(StorageError) in
         for name in files { try directory.remove(name) }
-        // A manifest that does not follow must not become durable before that.
-        try directory.synchronize()
       }
+      // A manifest that does not follow must not become durable before that.
+      try pipeline.syncing { () throws(StorageError) in try directory.synchronize() }
     }
   }
 
@@ -88,7 +88,8 @@ extension Store {
   ///
   /// - Throws: `.corrupted` when the bytes are not the log of that state: then the store must be
   ///   opened again, which leads back to the state before. `.noSpace`, `.io`: nothing was applied,
-  ///   or the call may be repeated without bytes. `.closed`, `.poisoned`.
+  ///   or the call may be repeated without bytes; after a failed sync the store is poisoned.
+  ///   `.closed`, `.poisoned`.
   package func advance(to state: FollowedState) async throws(StoreError) {
     try await checkFollowing()
     await writing.manifestGate.acquire()
@@ -127,13 +128,13 @@ extension Store {
   /// - Returns: the highest generation of the segments.
   private func makeDurable(_ received: [IncomingSegment]) async throws(StoreError) -> UInt64 {
     let directory = engine!.directoryHandle()
-    return try await runBlocking { () throws(StoreError) in
+    return try await runBlocking { [pipeline] () throws(StoreError) in
       var generation: UInt64 = 0
       for segment in received {
-        generation = max(generation, try segment.makeDurable().generation)
+        generation = max(generation, try segment.makeDurable(pipeline).generation)
       }
       if received.contains(where: \.isNew) {
-        try storing { () throws(StorageError) in try directory.synchronize() }
+        try pipeline.syncing { () throws(StorageError) in try directory.synchronize() }
       }
       return generation
     }

@@ -116,29 +116,28 @@ struct HashIndex: ~Copyable, ProbedIndex {
   /// - Throws: as ``secure(insertions:)``.
   mutating func beginMoves(_ count: Int) throws(StoreError) {
     assert(movesUnderWay == 0, "two compactions move entries at the same time")
-    if isFrozen { try secureCopies(moves: count) }
+    if isFrozen { try secureCopies(pageBound(changes: count)) }
     movesUnderWay = count
   }
 
-  /// Takes ahead the memory for removing this number of entries.
+  /// Takes ahead the memory for removing this number of entries, besides that for the moves under
+  /// way.
   ///
   /// - Throws: as ``secure(insertions:)``.
   func secureRemovals(_ count: Int) throws(StoreError) {
-    if isFrozen { try secureCopies(moves: count) }
+    if isFrozen { try secureCopies(pageBound(changes: count) + reservedPages) }
   }
 
-  /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken:
+  /// Takes ahead the memory for copies that the moves under way need after a snapshot was taken:
   /// each page may have to be copied once more.
   ///
-  /// - Throws: as ``secure(insertions:)``; then no snapshot may be taken.
-  func prepareToFreeze() throws(StoreError) {
-    if movesUnderWay > 0 { try secureCopies(moves: movesUnderWay) }
+  /// - Throws: as ``secure(insertions:)``; then the snapshot must be released.
+  func secureMoves() throws(StoreError) {
+    if movesUnderWay > 0 { try secureCopies(pageBound(changes: movesUnderWay)) }
   }
 
-  private func secureCopies(moves: Int) throws(StoreError) {
-    try storing { () throws(StorageError) in
-      try memory.secure(chunks: 0, pages: pageBound(changes: moves))
-    }
+  private func secureCopies(_ pages: Int) throws(StoreError) {
+    try storing { () throws(StorageError) in try memory.secure(chunks: 0, pages: pages) }
   }
 
   /// Number of free pages that are kept for the moves under way.

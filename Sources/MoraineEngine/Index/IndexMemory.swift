@@ -84,7 +84,7 @@ final class IndexMemory: Sendable {
     var live: [UInt64] = []
     /// Copies that left the index's table and that snapshots have.
     var retired: [Retired] = []
-    var copies = PageCopies()
+    var copies: PageCopies
 
     /// Removes the chunks that no snapshot has any more. The caller returns their memory.
     mutating func takeFreeChunks() -> FreeChunks {
@@ -120,15 +120,21 @@ final class IndexMemory: Sendable {
   typealias Source = @Sendable (_ isHuge: Bool) throws(StorageError) -> ZeroedMemory
 
   private let source: Source
-  private let state = Mutex(State())
+  private let state: Mutex<State>
   /// The number of the youngest snapshot that is alive; 0 when there is none.
   private let youngest = Atomic<UInt64>(0)
   private let taken = Atomic<UInt64>(0)
   private let released = Atomic<UInt64>(0)
 
-  /// - Parameter source: the source of chunks; tests replace it.
-  init(source: @escaping Source = IndexMemory.systemChunk) {
+  /// - Parameters:
+  ///   - source: the source of chunks; tests replace it.
+  ///   - slabs: the source of the memory for copies; tests replace it.
+  init(
+    source: @escaping Source = IndexMemory.systemChunk,
+    slabs: @escaping PageCopies.Source = PageCopies.systemSlab
+  ) {
     self.source = source
+    state = Mutex(State(copies: PageCopies(source: slabs)))
   }
 
   private static let systemChunk: Source = { (isHuge) throws(StorageError) in
@@ -173,7 +179,8 @@ final class IndexMemory: Sendable {
   func secure(chunks: Int, pages: Int) throws(StorageError) {
     try state.withLock { (state) throws(StorageError) in
       while state.spares.count < chunks { state.spares.append(try source(false)) }
-      if pages > 0 { try state.copies.secure(pages) }
+      // Where all snapshots have ended since, no page is copied before the owner takes another one.
+      if pages > 0, !state.live.isEmpty { try state.copies.secure(pages) }
     }
   }
 

@@ -1,9 +1,11 @@
 import MoraineStorage
 
 /// Memory for copies of index pages. Pages are taken one by one. A slab is returned to the system
-/// as soon as none of its pages is in use, but for one slab.
+/// as soon as none of its pages is in use, but for one slab, and for pages that were taken ahead.
 struct PageCopies {
   typealias Page = UnsafeMutablePointer<UInt64>
+  /// A function that takes a slab's memory from the system.
+  typealias Source = @Sendable () throws(StorageError) -> ZeroedMemory
 
   private struct Slab {
     let memory: ZeroedMemory
@@ -22,15 +24,29 @@ struct PageCopies {
   private var emptyCount = 0
   /// Number of pages in use.
   private(set) var count = 0
+  /// Number of pages that were taken ahead and not used since.
+  private var secured = 0
+  private let source: Source
+
+  /// - Parameter source: the source of memory; tests replace it.
+  init(source: @escaping Source = PageCopies.systemSlab) { self.source = source }
+
+  static let systemSlab: Source = { () throws(StorageError) in
+    try ZeroedMemory(for: "the index", byteCount: 2 * PageCopies.slabBytes)
+  }
 
   var slabCount: Int { slabs.count }
 
-  /// Takes memory until this number of pages is free.
+  private var freeCount: Int { slabs.count * Self.slabPages - count }
+
+  /// Takes memory until this number of pages is free. They stay free until they are taken, or until
+  /// the next call, or ``returnEmptySlabs()``.
   ///
   /// - Throws: `ENOMEM`.
   mutating func secure(_ pageCount: Int) throws(StorageError) {
     assert(count <= slabs.count * Self.slabPages, "more pages are in use than exist")
-    while slabs.count * Self.slabPages - count < pageCount { try makeSlab() }
+    while freeCount < pageCount { try makeSlab() }
+    secured = pageCount
   }
 
   /// Takes a free page, and more memory where there is none. The bytes of the page are undefined.
@@ -54,11 +70,12 @@ struct PageCopies {
     slab.free &= slab.free - 1
     slabs[key] = slab
     count += 1
+    if secured > 0 { secured -= 1 }
     return (slab.base + number * BucketArray.pageBytes).assumingMemoryBound(to: UInt64.self)
   }
 
   private mutating func makeSlab() throws(StorageError) {
-    let memory = try ZeroedMemory(for: "the index", byteCount: 2 * Self.slabBytes)
+    let memory = try source()
     let base = memory.base.alignedUp(toMultipleOf: Self.slabBytes)
     let key = UInt(bitPattern: base)
     assert(slabs[key] == nil, "two slabs have the same address")
@@ -81,14 +98,17 @@ struct PageCopies {
     count -= 1
     guard slab.free == .max else { return }
     emptyCount += 1
-    guard emptyCount > 1 else { return }
+    // A change that has begun may need the pages that were taken ahead.
+    guard emptyCount > 1, freeCount - Self.slabPages >= secured else { return }
     emptyCount -= 1
     slabs[key] = nil
     slab.memory.deallocate()
   }
 
-  /// Returns all slabs without a page in use, but for one.
+  /// Returns all slabs without a page in use, but for one. No snapshot is alive, so no change needs
+  /// a copy.
   mutating func returnEmptySlabs() {
+    secured = 0
     guard emptyCount > 1 else { return }
     for (key, slab) in slabs where slab.free == .max && emptyCount > 1 {
       slabs[key] = nil

@@ -28,8 +28,10 @@ struct TreeIndex: ~Copyable, TreePages {
   var isFrozen = false
   /// Number of entries that a compaction is about to move; these moves must not fail.
   var movesUnderWay = 0
-  /// Number of snapshots that had ended when ``tend()`` last looked at all copies.
+  /// Number of snapshots that had ended when ``tend(pages:)`` began its last complete round, and
+  /// when it began the round under way.
   var tendedThrough: UInt64 = 0
+  var roundBegan: UInt64?
   /// Nodes of a checkpoint, as long as some may not have been validated.
   var loaded: CheckpointTrees?
   /// Whether the trees lack memory that was taken ahead.

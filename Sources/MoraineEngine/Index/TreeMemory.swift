@@ -33,10 +33,10 @@ extension TreeIndex {
     movesUnderWay = count
   }
 
-  /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken.
+  /// Takes ahead the memory for copies that the moves under way need after a snapshot was taken.
   ///
-  /// - Throws: as ``secure(changes:)``; then no snapshot may be taken.
-  func prepareToFreeze() throws(StoreError) {
+  /// - Throws: as ``secure(changes:)``; then the snapshot must be released.
+  func secureMoves() throws(StoreError) {
     if movesUnderWay > 0 { try secureCopies(moves: movesUnderWay) }
   }
 
@@ -60,13 +60,16 @@ extension TreeIndex {
   @discardableResult
   mutating func tend(pages limit: Int = 4) -> Bool {
     // Only a snapshot that has ended can have left a page that may be copied back.
-    let releaseCount = memory.releaseCount
-    guard isFrozen, releaseCount != tendedThrough else { return false }
+    let released = memory.releaseCount
+    guard isFrozen, released != tendedThrough else { return false }
+    // A release that happens during a round is seen in the next round.
+    if roundBegan == nil { roundBegan = released }
     var left = limit
     guard nodes.copyBack(&left) else { return true }
-    tendedThrough = releaseCount
+    tendedThrough = roundBegan ?? released
+    roundBegan = nil
     if !memory.isFrozen, !nodes.isAway { isFrozen = false }
-    return false
+    return nodes.isAway && released != tendedThrough
   }
 
   /// Returns the memory of free pages at the end, by whole chunks. The first chunk stays: a tree

@@ -64,7 +64,7 @@ struct OpenSegment {
       slot: slot, name: name, seed: opened.header.checksumSeed, start: start, end: end,
       knownDurableEnd: min(max(durable, opened.header.headerLength), end),
       hasFooter: hasFooter, isEmpty: state.log.table[slot].recordCount == 0,
-      isComplete: result.hasFooter)
+      isComplete: hasFooter)
   }
 
   /// Drops a segment that follows a segment cut by a power failure: nothing counts after a gap.

@@ -120,10 +120,10 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     return count - 1
   }
 
-  /// Records the damage for which segments could not be rewritten together.
+  /// Records damage in the segment that the error names, if it is one of these. Damage elsewhere,
+  /// which work on these segments may meet when it rebuilds the index, does not make them unsound.
   mutating func noteDamage(_ error: StoreError, among slots: [Int]) {
-    let named = slots.filter { fileName($0) == error.file }
-    for slot in named.isEmpty ? slots : named { damage[slot] = error }
+    for slot in slots where fileName(slot) == error.file { damage[slot] = error }
   }
 
   mutating func noteUnmergeable(_ slot: Int) { unmergeable.insert(slot) }

@@ -75,9 +75,10 @@ struct IncomingSegment: Sendable {
 
   /// Checks each record that was received, and makes the bytes durable. Blocks the calling thread.
   ///
+  /// - Parameter pipeline: the store's; a failed sync poisons it.
   /// - Returns: the header of the segment.
   /// - Throws: `.corrupted` when the bytes are no records, or end within one; `.noSpace`, `.io`.
-  func makeDurable() throws(StoreError) -> SegmentHeader {
+  func makeDurable(_ pipeline: CommitPipeline) throws(StoreError) -> SegmentHeader {
     guard let file else { fatalError("a segment without received bytes is made durable") }
     let source = ByteSource(file: file, name: name, length: end, mapping: nil)
     let header = try SegmentFile.header(source, name)
@@ -95,10 +96,21 @@ struct IncomingSegment: Sendable {
       }
     }
     let length = UInt64(end)
-    try storing { () throws(StorageError) in
-      try file.truncate(to: length)
+    try storing { () throws(StorageError) in try file.truncate(to: length) }
+    try pipeline.syncing { () throws(StorageError) in
       try file.synchronize(.full)
     }
     return header
+  }
+}
+
+extension CommitPipeline {
+  /// Runs a sync of a follower's files. When it fails, the store ends all writing: a second sync
+  /// of the same bytes may succeed, although the disk does not hold them.
+  func syncing(_ body: () throws(StorageError) -> Void) throws(StoreError) {
+    do throws(StorageError) { try body() } catch {
+      poison(StoreError(error))
+      throw StoreError(error)
+    }
   }
 }

@@ -117,8 +117,11 @@ final class LiveViews: @unchecked Sendable {
   /// The least number of keys that are written before the index is frozen again. Tests lower it.
   let recentKeys = Atomic<Int>(1 << 13)
   private let isApplyingNews = Atomic<Bool>(false)
+  private let forkGeneration = CurrentProcess.forkGeneration
 
   deinit {
+    // In a forked child the ends of readers are not counted: see ``ReaderHandle``.
+    guard CurrentProcess.forkGeneration == forkGeneration else { return }
     retirement.withLock { state in
       precondition(state.readerCount == 0, "a reader outlives its store")
       for view in state.leaving + state.waiting { view.release() }

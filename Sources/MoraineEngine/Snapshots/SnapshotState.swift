@@ -27,8 +27,10 @@ final class SnapshotState: @unchecked Sendable {
 
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
     try engine.validateAllPages()
-    try engine.live.prepareToFreeze()
-    self.live = FrozenRecords(&engine.live)
+    let frozen = FrozenRecords(&engine.live)
+    // The end of the last snapshot returns the memory that was taken ahead. So this one is first.
+    try engine.live.secureMoves()
+    self.live = frozen
     segments = SnapshotSegments(engine.log.table, engine.directory)
     now = engine.log.table.hasExpiries ? engine.now : 0
     sequence = SequenceNumber(rawValue: engine.log.lastSequence)
@@ -168,6 +170,8 @@ final class LiveSnapshots: Sendable {
   }
 
   private struct State {
+    /// Number of pins so far.
+    var pinCount: UInt64 = 0
     /// Number of batches so far.
     var moment: UInt64 = 0
     /// For each moment, the number of its snapshots that are alive.
@@ -185,10 +189,15 @@ final class LiveSnapshots: Sendable {
   }
 
   private let state = Mutex(State())
+  private let forkGeneration = CurrentProcess.forkGeneration
+
+  /// The number of pins that were ever made.
+  var pinCount: UInt64 { state.withLock { $0.pinCount } }
 
   /// - Returns: the current moment, for ``leave(_:)``.
   func enter() -> UInt64 {
     state.withLock { state in
+      state.pinCount += 1
       state.counts[state.moment, default: 0] += 1
       return state.moment
     }
@@ -196,7 +205,10 @@ final class LiveSnapshots: Sendable {
 
   /// Ends a snapshot, on any thread. The `remove` functions of the batches that no snapshot can
   /// read any more leave the work to another thread.
+  ///
+  /// In a forked child it does nothing: the files belong to the parent, whose snapshots read them.
   func leave(_ moment: UInt64) {
+    guard CurrentProcess.forkGeneration == forkGeneration else { return }
     let free = state.withLock { state in
       let left = (state.counts[moment] ?? 1) - 1
       state.counts[moment] = left == 0 ? nil : left

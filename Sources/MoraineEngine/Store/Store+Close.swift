@@ -102,6 +102,8 @@ extension Store {
     }
     // After an error, a task of this process may still be taking over the log.
     while peers.isTakingOver { await peers.waitForTakeover() }
+    // A snapshot that ends from now on removes no file: the next opening does that.
+    pipeline.endStay()
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.
     for queue in [peers.rereadQueue, pipeline.allocations].compactMap({ $0 }) {
       do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {

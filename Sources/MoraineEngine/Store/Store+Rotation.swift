@@ -50,10 +50,11 @@ extension Store {
     do throws(StoreError) {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
-      engine!.log.abandonActive(for: full)
+      let isReturned = engine!.log.abandonActive(for: full)
       engine!.recent.markStale()
-      // A shared store never uses the number again, so no later creation would remove the file.
-      if isShared, !pipeline.hasPoison {
+      // A compaction may have taken the next number since, and a shared store never uses a number
+      // again. Then no later creation removes the file, which has its space allocated.
+      if !isReturned, !pipeline.hasPoison {
         try await pipeline.run { () throws(StoreError) in try creation.discard() }
       }
       throw error

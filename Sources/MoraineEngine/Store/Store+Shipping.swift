@@ -4,12 +4,17 @@ import MoraineStorage
 // What a copy of the log elsewhere needs from the store. No write waits for it.
 extension Store {
   /// Returns the present state of the store; nil when nothing was ever written to it. The bytes of
-  /// the cut need not be durable yet: see ``waitUntilDurable(_:)``.
+  /// the cut need not be durable yet: see ``waitUntilDurable(_:)``. But the manifest on the disk
+  /// lists its segments: after a power failure, no other segments get their numbers.
+  ///
+  /// The caller must not hold the manifest's gate.
   ///
   /// - Throws: the errors of ``backup(to:onProgress:)``.
   /// - Complexity: O(segments), on the actor.
   package func logCut() async throws(StoreError) -> LogCut? {
     try await checkOpen()
+    await writing.manifestGate.waitUntilFree()
+    try checkUsable()
     guard engine != nil else { return nil }
     return try LogCut(&engine!, readers.live)
   }

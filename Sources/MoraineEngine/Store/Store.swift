@@ -488,7 +488,13 @@ extension Store {
 extension Store {
   /// Replaces the manifest on disk by one that describes the current state.
   func publishManifest() async throws(StoreError) {
-    let next = engine!.nextManifest()
+    try await publishManifest(engine!.nextManifest())
+  }
+
+  /// Replaces the manifest on disk, and then adopts the new one.
+  ///
+  /// - Parameter next: made from ``EngineState/nextManifest(sealing:)`` in the same turn.
+  func publishManifest(_ next: Manifest) async throws(StoreError) {
     let publisher = engine!.log.publisher()
     try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     engine!.log.adoptManifest(next)

@@ -23,6 +23,11 @@ final class FeedPins: Sendable {
   }
 
   private let state = Mutex(State())
+  private let forkGeneration = CurrentProcess.forkGeneration
+
+  /// Whether this process has created the pins. A forked child has a copy of them, and its parent's
+  /// pin on the page.
+  private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   func add(_ sequence: UInt64) -> FeedPin {
     let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
@@ -37,6 +42,7 @@ final class FeedPins: Sendable {
   }
 
   fileprivate func move(_ id: Int, to sequence: UInt64) {
+    guard isInItsProcess else { return }
     let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     state.withLock { state in
       assert(state.places[id] != nil, "a pin is moved that was removed")
@@ -46,6 +52,8 @@ final class FeedPins: Sendable {
   }
 
   fileprivate func remove(_ id: Int) {
+    // A forked child must not wait for a lock that a thread of the parent may have held.
+    guard isInItsProcess else { return }
     state.withLock { state in
       assert(state.places[id] != nil, "a pin is removed twice")
       state.places[id] = nil
@@ -63,7 +71,7 @@ final class FeedPins: Sendable {
   }
 
   private func publishPin(_ state: inout State) {
-    guard let page = state.page, page.isWritable else { return }
+    guard isInItsProcess, let page = state.page, page.isWritable else { return }
     if state.places.isEmpty, state.pin == nil { return }
     let now = SystemClock.monotonicNanoseconds()
     if state.pin == nil || state.pin.map({ page.isPin($0, of: state.owner) }) == false {

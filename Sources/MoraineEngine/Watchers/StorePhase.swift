@@ -104,12 +104,13 @@ final class StorePhase: Sendable {
   /// Whether the store is about to release its directory: it is being closed, or its last reference
   /// is gone and `deinit` has not ended.
   private var isLeaving: Bool {
-    state.withLock { state in
-      switch state.phase {
-      case .opening, .ended: false
-      case .open: state.store == nil
-      case .closing: true
-      }
+    let (phase, store) = state.withLock { ($0.phase, $0.store) }
+    // This may be the last reference. The end of the store takes the lock, so it must come later.
+    defer { withExtendedLifetime(store) {} }
+    switch phase {
+    case .opening, .ended: return false
+    case .open: return store == nil
+    case .closing: return true
     }
   }
 

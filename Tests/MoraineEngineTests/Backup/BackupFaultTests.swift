@@ -99,8 +99,8 @@ import Testing
     try await bench.store.close()
   }
 
-  /// The same holds while a compaction has put its output into the log, and has not published that
-  /// yet. An earlier snapshot does not contain the output.
+  /// The same holds when the backup begins while a compaction has put its output into the log, and
+  /// has not published that yet. An earlier snapshot does not contain the output.
   @Test(arguments: BackupBench.modes, [1, 2])
   func aBackupWithinACompactionIsWhole(mode: Store.Configuration.IOMode, renaming: Int) async throws
   {
@@ -122,8 +122,10 @@ import Testing
     let store = bench.store
     let compaction = Task { try await store.compact() }
     await gate.arrival()
-    _ = try await store.backup(to: BackupBench.backup, on: memory)
+    // Waits for the manifest.
+    let backup = Task { try await store.backup(to: BackupBench.backup, on: memory) }
     gate.open()
+    _ = try await backup.value
     _ = try await compaction.value
     #expect(kept.count == state.count)
     let (restored, _) = try await bench.restore()

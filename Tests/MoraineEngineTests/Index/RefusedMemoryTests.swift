@@ -80,8 +80,61 @@ import Testing
     #expect(index.memory.copyCounts.slabs < slabs, "unused slabs are returned")
   }
 
+  /// Regression: a snapshot that ended on another thread returned memory that a change was about to
+  /// use, where the pages taken ahead lay in a slab beside pages in use.
+  @Test func pagesTakenAheadStayWhenOtherPagesAreFreed() throws {
+    var copies = PageCopies()
+    let used = (0..<65).map { _ in copies.take() }
+    // The 63 pages beside the last one, and another slab.
+    try copies.secure(127)
+    #expect(copies.slabCount == 3)
+    copies.free(used[64])
+    let freeCount = copies.slabCount * 64 - copies.count
+    #expect(freeCount >= 127)
+    let more = (0..<127).map { _ in copies.take() }
+    #expect(copies.slabCount == 3, "all copies lie in the reserved memory")
+    for page in used[..<64] { copies.free(page) }
+    for page in more { copies.free(page) }
+    #expect(copies.count == 0)
+    #expect(copies.slabCount == 1, "pages that were used are not kept")
+    copies.deallocate()
+  }
+
+  /// Regression: the removals of a keyspace that was ordered took the pages of a compaction.
+  @Test func removalsTakeNoPageOfACompaction() throws {
+    var index = try HashIndex()
+    index.insert(0..<60_000)
+    let snapshot = index.freeze()
+    try index.beginMoves(60_000)
+    let reserved = index.reservedPages
+    #expect(reserved > 64)
+    try index.secureRemovals(20_000)
+    for number in 0..<20_000 { index.remove(number) }
+    let (pages, slabs) = index.memory.copyCounts
+    #expect(pages > 64, "the removals copied pages")
+    #expect(slabs * 64 - pages >= reserved)
+    #expect(snapshot.count == 60_000)
+  }
+
+  /// Regression: moves that could not begin in the hash index counted as under way in the trees.
+  @Test func movesThatCannotBeginAreNotUnderWay() throws {
+    var live = try LiveIndex()
+    let memory = IndexMemory(slabs: { () throws(StorageError) -> ZeroedMemory in
+      throw StorageError("take memory for", file: "test", errno: .noMemory)
+    })
+    live.index = try HashIndex(memory)
+    live.index.insert(0..<100)
+    let snapshot = live.index.freeze()
+    var code: StoreError.Code?
+    do throws(StoreError) { try live.beginMoves(10) } catch { code = error.code }
+    #expect(code == .limitExceeded)
+    let inTrees = live.trees.movesUnderWay
+    #expect(inTrees == 0)
+    #expect(snapshot.count == 100)
+  }
+
   /// Each snapshot that is taken while entries are moved may cause one more copy of each page.
-  @Test func snapshotDuringMovesSecuresTheirCopiesFirst() throws {
+  @Test func snapshotDuringMovesSecuresTheirCopies() throws {
     var index = try HashIndex()
     let hashes = NumberedHashes()
     for number in 0..<20_000 {
@@ -89,16 +142,16 @@ import Testing
     }
     try index.beginMoves(20_000)
     #expect(index.memory.copyCounts.slabs == 0, "no snapshot has a page")
-    try index.prepareToFreeze()
     let first = index.freeze()
+    try index.secureMoves()
     for number in 0..<10_000 {
       let isMoved = index.move(
         NumberedHashes.address(number), to: NumberedHashes.address(number + 50_000),
         NumberedHashes.hash(number))
       #expect(isMoved, "\(number)")
     }
-    try index.prepareToFreeze()
     let second = index.freeze()
+    try index.secureMoves()
     let slabs = index.memory.copyCounts.slabs
     for number in 10_000..<20_000 {
       _ = index.move(

@@ -68,4 +68,38 @@ import Testing
       guard !StorePhase.isAnyLeaving, StorePhase.holder(of: identity) == .elsewhere else { exit(2) }
     }
   }
+
+  /// Regression: the end of a child's copy of a snapshot removed files that the parent reads.
+  @Test func aChildsSnapshotRemovesNoFile() async {
+    await #expect(processExitsWith: .success) {
+      let directory = try TestDirectory()
+      var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: .positional)
+      configuration.compaction = .manual
+      let store = try Store(at: directory.path, configuration: configuration)
+      for number in 0..<100 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
+      var snapshot: Store.Snapshot? = try await store.snapshot()
+      for number in 0..<100 { try await store.removeValue(forKey: Key("\(number)")) }
+      _ = try await store.compact()
+      let before = try directory.segments().count
+      guard snapshot?.count == 100, before > 3 else { exit(1) }
+      moraine_note_fork()
+      snapshot = nil
+      // Jobs run in order, also one that would remove files.
+      try await store.pipeline.run { () throws(StoreError) in }
+      guard try directory.segments().count == before else { exit(2) }
+    }
+  }
+
+  /// Regression: a child that released its copies of a reader and of the store trapped.
+  @Test func aChildMayReleaseAReaderAndThenTheStore() async {
+    await #expect(processExitsWith: .success) {
+      var store: Store? = .inMemory(configuration: .testing(durability: .none))
+      try await store?.set([1], forKey: "a")
+      var reader: Store.Reader? = try await store?.reader()
+      guard try reader?.value(forKey: "a") == [1] else { exit(1) }
+      moraine_note_fork()
+      reader = nil
+      store = nil
+    }
+  }
 }

@@ -149,18 +149,54 @@ import Testing
     #expect(error?.offset == 48)
   }
 
-  /// The checkpoint has a second segment, and its figures of the first segment hide the footer.
-  @Test func checkpointThatCoversATornSegmentIsIgnored() async throws {
-    var count = 0
-    let (directory, first, second) = try await store(.none, count: &count)
+  /// Makes the checkpoint cover these first segments as open ones, up to their ends.
+  private func cover(_ segments: [URL], in directory: TestDirectory) throws {
     try CheckpointForgery(directory: directory).change { header, _ in
-      for (place, url) in [first, second].enumerated() {
+      for (place, url) in segments.enumerated() {
         let bytes = [UInt8](try Data(contentsOf: url))
-        try #require(header.segments[place].endOffset == UInt64(bytes.count))
+        header.segments[place].endOffset = UInt64(bytes.count)
         let start = max(try url.header.headerLength, bytes.count - CheckpointHeader.tailLength)
         header.segments[place].tailChecksum = Checksum.of(Array(bytes[start...]))
       }
     }
+  }
+
+  /// Regression: a replay that began after a footer did not count it, and the segment after it was
+  /// cut and removed.
+  @Test func footerThatACheckpointCoversCounts() async throws {
+    let closed = try TestDirectory()
+    let configuration = Self.configuration(.none)
+    try await withStore(at: closed.path, configuration: configuration) { store in
+      for number in 0..<5 { try await store.set([UInt8](0..<40), forKey: Key("\(number)")) }
+    }
+    let writer = try Store(at: closed.path, configuration: configuration)
+    for number in 5..<8 { try await writer.set([UInt8](0..<40), forKey: Key("\(number)")) }
+    let killed = try TestDirectory()
+    try FileManager.default.copyItem(at: closed.store, to: killed.store)
+    try await writer.close()
+    let segments = try killed.segments()
+    try #require(segments.count == 2)
+    try #require(try segments[0].recordPlaces.last?.header.kind == .footer)
+    try cover([segments[0]], in: killed)
+    try Forgery(directory: killed).changeManifestFields { manifest in
+      for place in manifest.segments.indices { manifest.segments[place].flags = [] }
+      (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
+    }
+    let store = try Store(at: killed.path, configuration: configuration)
+    #expect(await store.recoveryReport.usedCheckpoint)
+    #expect(try await store.count() == 8)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// The checkpoint has a second segment, although the first one has no footer.
+  @Test func checkpointThatCoversATornSegmentIsIgnored() async throws {
+    var count = 0
+    let (directory, first, second) = try await store(.none, count: &count)
+    let kept = try first.recordPlaces.count { $0.header.kind == .put }
+    try #require(kept < count)
+    _ = try removeFooter(first)
+    try cover([first, second], in: directory)
     let store = try Store(at: directory.path, configuration: Self.configuration(.none))
     let report = await store.recoveryReport
     #expect(!report.usedCheckpoint)
@@ -168,7 +204,7 @@ import Testing
     #expect(report.checkpointProblem?.file == "0000000002.index")
     #expect(report.checkpointProblem?.message.contains(second.lastPathComponent) == true)
     #expect(report.checkpointProblem?.message.contains("remove its *.index files") == true)
-    #expect(try await store.count() == count)
+    #expect(try await store.count() == kept)
     #expect(try await store.verify().isSound)
     try await store.close()
   }

@@ -35,8 +35,28 @@ import Testing
       guard await store.pageSnapshot() == before else { exit(2) }
     }
   }
+
+  /// Regression: the end of a child's copy of an iterator moved the parent's pin on the page, and
+  /// other processes compacted what the parent's iterator had not seen.
+  @Test func aChildsIteratorMovesNoPin() async {
+    await #expect(processExitsWith: .success) {
+      let store = try Store(on: MemoryStorage(), at: "store", configuration: .shared())
+      store.waitForIteratorsForever()
+      try await store.set([1], forKey: "a")
+      var iterator: ChangeSequence.Iterator? = store.contentsAndChanges().makeAsyncIterator()
+      guard try await iterator?.next() != nil else { exit(1) }
+      guard let before = await store.leastPinOnPage(), before < .max else { exit(2) }
+      moraine_note_fork()
+      iterator = nil
+      guard await store.leastPinOnPage() == before else { exit(3) }
+    }
+  }
 }
 
 extension Store {
   func pageSnapshot() -> SharedPage.Publication? { engine?.log.link?.page.snapshot() }
+
+  fileprivate func leastPinOnPage() -> UInt64? {
+    engine?.log.link?.page.leastPin(now: SystemClock.monotonicNanoseconds())
+  }
 }

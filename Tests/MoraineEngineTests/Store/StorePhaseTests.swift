@@ -1,5 +1,6 @@
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -76,5 +77,41 @@ import Testing
     #expect(StorePhase.holder(of: identity) == .inUse)
     phase.end()
     withExtendedLifetime(store) {}
+  }
+
+  private final class EndingStore: Sendable {
+    private let phase: StorePhase
+
+    init(_ phase: StorePhase) { self.phase = phase }
+
+    deinit { phase.end() }
+  }
+
+  /// Regression: an opening that looked at a store at the moment of its end held the last reference
+  /// under the lock of the phase, which the end of a store takes too.
+  @Test func storeThatEndsDuringALookEndsOutsideOfTheLock() async throws {
+    let ground = try TestDirectory()
+    try DiskStorage().createDirectory(ground.path)
+    let directory = try #require(try DiskStorage().openDirectory(ground.path))
+    let hasEnded = Mutex(false)
+    let looking = Task.detached {
+      while !hasEnded.withLock({ $0 }) {
+        for _ in 0..<100 { _ = StorePhase.isAnyLeaving }
+        await Task.yield()
+      }
+    }
+    for number in 0..<20_000 {
+      let phase = StorePhase()
+      phase.setDirectory(directory)
+      let store = EndingStore(phase)
+      phase.opened(store)
+      // The store ends at a moment of the other task's look that differs each time.
+      for _ in 0..<number % 8 { _ = phase.directory }
+      withExtendedLifetime(store) {}
+    }
+    hasEnded.withLock { $0 = true }
+    await looking.value
+    let identity = try #require(directory.identity)
+    #expect(StorePhase.holder(of: identity) == .elsewhere)
   }
 }

@@ -1,0 +1,61 @@
+import MoraineArchive
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Syncs of a follower's disk that fail.
+@Suite(.timeLimit(.minutes(5))) struct FollowerSyncTests {
+  private static var configuration: Store.Configuration {
+    var configuration = Store.Configuration()
+    configuration.segmentSizeBytes = 4096
+    configuration.compaction = .manual
+    return configuration
+  }
+
+  /// Regression: after a sync that the full disk had refused, the same bytes were written again in
+  /// the same place, and synced again. That sync may succeed although the disk does not hold them.
+  @Test(arguments: [StorageEvent.Operation.synchronizeFull, .synchronizeDirectory])
+  func failedSyncEndsTheFollower(operation: StorageEvent.Operation) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let storage = FaultStorage(MemoryStorage())
+    let follower = try await bench.archive().follow(
+      in: "follower", on: storage, configuration: Self.configuration, polls: false)
+    try await follower.catchUp()
+    let before = follower.store
+    let state = try await before.contents()
+    for number in 0..<100 { try await store.set([UInt8](0..<100), forKey: Key("\(number)")) }
+    try await writer.flush()
+    let failures = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == operation else { return nil }
+      return failures.withLock { count in
+        count += 1
+        return count == 1 ? .fail(.noSpace) : nil
+      }
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.code == .store && error?.storeError?.code == .noSpace)
+    #expect(before.poison != nil)
+    let second = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(second?.code == .store)
+    #expect(follower.freshness.failure != nil)
+    #expect(follower.store !== before, "the store was opened again")
+    #expect(try await follower.store.contents() == state)
+    try await follower.close()
+    storage.setScript(nil)
+    let again = try await bench.archive().follow(
+      in: "follower", on: storage, configuration: Self.configuration, polls: false)
+    try await again.catchUp()
+    #expect(try await again.store.contents() == store.contents())
+    try await again.close()
+    try await writer.detach()
+    try await store.close()
+  }
+}

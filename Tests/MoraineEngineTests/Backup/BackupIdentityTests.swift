@@ -1,0 +1,77 @@
+import Foundation
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// A backup takes a segment with the same number for the same segment.
+@Suite(.timeLimit(.minutes(10))) struct BackupIdentityTests {
+  /// Regression: a cut listed a segment that compaction had written, before a manifest listed it.
+  /// After a power failure, another segment could get its number.
+  @Test(arguments: BackupBench.modes)
+  func cutWaitsForTheManifestThatIsBeingPublished(mode: Store.Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try BackupBench(mode, on: storage).store
+    for number in 0..<100 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
+    try await store.waitUntilIdle()
+    let gate = Gate()
+    storage.setScript { event in
+      guard event.file == Manifest.temporaryFileName else { return nil }
+      switch event.operation {
+      case .createFile: return .hang(gate)
+      case .write: return .fail(.noSpace)
+      default: return nil
+      }
+    }
+    let compaction = Task { try await store.compact(segments: 0..<1) }
+    await gate.arrival()
+    let hasEnded = Mutex(false)
+    let cutting = Task {
+      let cut = try await store.logCut()
+      hasEnded.withLock { $0 = true }
+      return cut
+    }
+    // Ends when the cut waits, or was made.
+    while await !store.hasWaitersForTheManifest, !hasEnded.withLock({ $0 }) { await Task.yield() }
+    gate.open()
+    let cut = try #require(try await cutting.value)
+    #expect(cut.segments.allSatisfy { !$0.isCompacted }, "no manifest lists the output")
+    await #expect(throws: StoreError.self) { try await compaction.value }
+    storage.setScript(nil)
+    try await store.close()
+  }
+
+  /// The store has lost a segment of the earlier backup, and another segment got its number.
+  @Test func anotherSegmentWithTheSameNumberIsNotKept() async throws {
+    let directory = try TestDirectory()
+    let target = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 2000))
+    for number in 0..<100 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
+    _ = try await store.backup(to: target.path)
+    let segments = try target.segments()
+    // The store's own file may be a link to the same file: only a copy may be changed.
+    let bytes = try Data(contentsOf: segments[0])
+    try FileManager.default.removeItem(at: segments[0])
+    try bytes.write(to: segments[0])
+    _ = try await store.backup(to: target.path)
+    let forgery = Forgery(directory: target)
+    try forgery.changeHeader(of: segments[0]) { $0.salt ^= 1 }
+    let before = try forgery.contents()
+    let error = await #expect(throws: StoreError.self) {
+      _ = try await store.backup(to: target.path)
+    }
+    #expect(error?.code == .historyDiverged)
+    let after = try forgery.contents()
+    #expect(after.keys == before.keys)
+    for (name, bytes) in before where name != "LOCK" { #expect(after[name] == bytes, "\(name)") }
+    try await store.close()
+  }
+}
+
+extension Store {
+  fileprivate var hasWaitersForTheManifest: Bool { writing.manifestGate.waitingCount > 0 }
+}
