@@ -25,7 +25,8 @@ import Testing
     let archive = try await bench.archive()
     do { _ = try await archive.info() } catch {}
     do { _ = try await bench.restored(to: "restored") } catch {}
-    do { _ = try await bench.restored(.sequence(SequenceNumber(rawValue: 1)), to: "earlier") } catch {}
+    do { _ = try await bench.restored(.sequence(SequenceNumber(rawValue: 1)), to: "earlier") } catch
+    {}
     do { try await bench.follower("follower").close() } catch {}
     do { _ = try await archive.attach(store).checkpoint() } catch {}
   }

@@ -63,8 +63,10 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
   /// added it knows later models than this one.
   func added(to catalog: IndexCatalog) throws(StoreError) -> IndexCatalog {
     var result = catalog
+    // Also of an index whose definition does not depend on it: an index of earlier models is no
+    // later one.
+    let version = UInt32(clamping: version)
     for (index, number) in zip(definitions, numbers) {
-      let version = index.definedVersion(version)
       if let known = result.indexes.firstIndex(where: { $0.number == number }) {
         guard result.indexes[known].state == .dropped else { continue }
         if hasSuccessor(of: index, version, in: result) { continue }

@@ -186,8 +186,8 @@ extension PersistedBox {
 
   /// Replaces the value by a stored one if that is newer.
   ///
-  /// - Parameter always: whether a stored value that is not newer is taken too. A value that could
-  ///   not be saved is then discarded.
+  /// - Parameter always: whether a stored value that is known is taken too. A value that could not
+  ///   be saved is then discarded.
   func take(_ stored: StoredSetting, always: Bool = false) {
     if !isNews(stored, always) { return }
     defer { signal.notifyObservers() }
@@ -210,7 +210,10 @@ extension PersistedBox {
         if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) { state.late = stored }
         return false
       }
-      if always || stored.sequence > state.sequence { return true }
+      // An older one was read before a newer one arrived.
+      if stored.sequence > state.sequence || (always && stored.sequence == state.sequence) {
+        return true
+      }
       // The same record again, after an error that may be over.
       return stored.sequence == state.sequence && state.error != nil && !state.isUnsaved
     }

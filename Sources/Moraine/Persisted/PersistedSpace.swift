@@ -209,7 +209,9 @@ extension PersistedSpace {
     }
     guard state.withLock({ $0.boxes[key] === box }) else { return }
     box.take(
-      StoredSetting(bytes: found.value, sequence: found.sequence?.rawValue ?? 0), always: true)
+      StoredSetting(
+        bytes: found.value, sequence: found.sequence?.rawValue ?? found.storeSequence),
+      always: true)
   }
 }
 

@@ -82,23 +82,23 @@ extension LocalRepository {
       return .success(
         Replacement(model: new, costBytes: encoded.count, expires: time != .never))
     }
-    if case .success(let new) = outcome, let sequence = receipt?.sequence {
-      remember(id, new, sequence)
+    if case .success(let new) = outcome, let receipt, receipt.sequence != nil {
+      remember(id, new, receipt)
     }
     return outcome.map(\.model)
   }
 
   /// Puts a committed model into the cache, which does not look at the clock.
   private func remember(
-    _ id: Model.ID, _ new: Replacement<Model>, _ sequence: SequenceNumber
+    _ id: Model.ID, _ new: Replacement<Model>, _ receipt: CommitReceipt
   ) {
+    let sequence = receipt.sequence?.rawValue ?? 0
     if new.expires {
-      cache.remove(id, at: sequence.rawValue)
+      cache.remove(id, at: sequence)
     } else {
-      cache.insert(
-        ModelCache.Entry(
-          model: new.model, sequence: sequence.rawValue, costBytes: new.costBytes),
-        for: id)
+      keep(
+        ModelCache.Entry(model: new.model, sequence: sequence, costBytes: new.costBytes),
+        for: id, of: receipt)
     }
   }
 }
@@ -168,10 +168,10 @@ extension LocalRepository {
       try batch.add(changes.map(\.operation), in: models.keyspace, expiring: .never)
       return .success((value, changes))
     }
-    if case .success((_, let changes)) = outcome, let sequence = receipt?.sequence {
+    if case .success((_, let changes)) = outcome, let receipt, receipt.sequence != nil {
       // Each id has one change. All have the number of the last operation, which is lower than
       // those of later commits.
-      for change in changes { remember(change.id, change.replacement, sequence) }
+      for change in changes { remember(change.id, change.replacement, receipt) }
     }
     return outcome.map(\.0)
   }

@@ -58,6 +58,8 @@ where Model.ID: Sendable {
 struct LocalCommits {
   /// The commit count up to which the repository knows all commits.
   private(set) var known: UInt64 = 0
+  /// The latest commit that has ended.
+  private var latest: UInt64 = 0
   private var later: Set<UInt64> = []
   private(set) var underWay = 0
 
@@ -65,13 +67,19 @@ struct LocalCommits {
 
   mutating func end(_ commit: UInt64?) {
     underWay -= 1
+    latest = max(latest, commit ?? 0)
     guard let commit, commit > known else { return }
     later.insert(commit)
     while later.remove(known + 1) != nil { known += 1 }
   }
 
+  /// Whether no later commit has ended. Tasks may end in another order than their commits, and the
+  /// cache may not have what the later one has left: it may be too large, or evicted.
+  func isLatest(_ commit: UInt64) -> Bool { commit >= latest }
+
   mutating func restart(at count: UInt64) {
     known = count
+    latest = max(latest, count)
     later = []
   }
 }
@@ -129,9 +137,9 @@ extension LocalRepository {
     guard let last = receipt.sequence?.rawValue else { return }
     var seen: Set<Model.ID> = []
     for each in saved.reversed() where saved.count == 1 || seen.insert(each.model.id).inserted {
-      cache.insert(
+      keep(
         ModelCache.Entry(model: each.model, sequence: last, costBytes: each.costBytes),
-        for: each.model.id)
+        for: each.model.id, of: receipt)
     }
   }
 
@@ -152,9 +160,20 @@ extension LocalRepository {
     let ids = Array(ids)
     let receipt = try await commit(
       ids.map { KeyspaceOperation(key: keys.key($0), value: nil) })
-    guard let last = receipt?.sequence else { return }
+    guard let receipt, let last = receipt.sequence?.rawValue else { return }
     for id in ids {
-      cache.insert(ModelCache.Entry(model: nil, sequence: last.rawValue, costBytes: 32), for: id)
+      keep(ModelCache.Entry(model: nil, sequence: last, costBytes: 32), for: id, of: receipt)
+    }
+  }
+
+  /// Puts what a commit has left under an id into the cache, unless a later commit has ended.
+  func keep(
+    _ entry: ModelCache<Model.ID, Model>.Entry, for id: Model.ID, of receipt: CommitReceipt
+  ) {
+    if localCommits.isLatest(receipt.commitCount) {
+      cache.insert(entry, for: id)
+    } else {
+      cache.remove(id)
     }
   }
 

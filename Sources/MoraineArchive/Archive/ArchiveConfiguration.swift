@@ -11,13 +11,13 @@ public struct ArchiveConfiguration: Sendable {
   public var heldBytesLimit = 256 << 20
   /// How long a call repeats requests that fail for a while, before it throws `.unavailable`.
   public var patience: Duration = .seconds(30)
-  /// The bytes of the log after which a checkpoint is made, if a restore then reads less by at least
-  /// an eighth of the live bytes. Where nothing is overwritten, a checkpoint spares a restore
+  /// The bytes of the log after which a checkpoint is made, if a restore then reads less by at
+  /// least an eighth of the live bytes. Where nothing is overwritten, a checkpoint spares a restore
   /// nothing but requests, and all bytes would be sent twice.
   public var checkpointBytes = 256 << 20
   /// The time after which a checkpoint is made, if anything was shipped since the last one, and if
-  /// the checkpoint spares a restore at least a quarter of the bytes that it uploads. After 24 times
-  /// this time, and after 3,600 commits, it is made in any case.
+  /// the checkpoint spares a restore at least a quarter of the bytes that it uploads. After 24
+  /// times this time, and after 3,600 commits, it is made in any case.
   public var checkpointInterval: Duration = .seconds(3600)
   /// The states that stay when the writer cleans the archive after each checkpoint; nil for a
   /// writer that removes nothing. See ``Archive/clean(_:isDryRun:)``.

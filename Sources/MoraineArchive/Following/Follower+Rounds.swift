@@ -127,7 +127,7 @@ extension Follower {
       case .gap: return false
       case .tail:
         if needsCopy { continue }
-        // These bytes may go on within a record: the state before them must be reached without them.
+        // These bytes may end within a record: the state before must be reached without them.
         if !header.endsAtCut, let state = last {
           try await advance(to: state)
           last = nil

@@ -50,9 +50,14 @@ extension ArchiveWriter {
     guard considers, checkpointed.position < shipped.position else { return }
     // The objects that are there already decide what a checkpoint costs.
     try await learnObjects()
+    let now = configuration.now()
     let isDue = checkpointed.isDue(
-      configuration, cut.segments, position: shipped.position, now: configuration.now())
-    if wantsCheckpoint || isDue { beginUpload(cut) }
+      configuration, cut.segments, position: shipped.position, now: now)
+    if wantsCheckpoint || isDue {
+      beginUpload(cut)
+    } else {
+      checkpointed.refuse(position: shipped.position, at: now)
+    }
   }
 
   /// Returns the present state of the store, whose bytes are on the disk.

@@ -18,19 +18,30 @@ struct CheckpointProgress {
   /// The objects of the segments in the last checkpoint; nil while they are not known.
   var objects: [CheckpointContents.Segment]?
 
+  /// Where and when a checkpoint was last found not to be due.
+  private var refused: (position: UInt64, moment: ContinuousClock.Instant)?
+
   init(began: ContinuousClock.Instant) { self.began = began }
 
   /// The commits after which a checkpoint is made, also when other processes have written them: a
   /// restore reads them all.
   static let commitLimit: UInt64 = 3600
+  /// How often a store without news is looked at: compaction may have made it smaller.
+  private static let looksInAnInterval = 60
   /// The number of intervals after which a checkpoint is made, however little it spares.
   static let longestWait = 24
 
-  /// Whether a checkpoint may be due. Costs nothing where little was shipped since the last one.
+  /// Whether a checkpoint may be due. Costs nothing where little was shipped since the last one, or
+  /// nothing since the last look.
   func mayBeDue(
     _ configuration: ArchiveConfiguration, position end: UInt64, now: ContinuousClock.Instant
   ) -> Bool {
-    bytes > 0
+    if let refused, refused.position == end,
+      now - refused.moment < configuration.checkpointInterval / Self.looksInAnInterval
+    {
+      return false
+    }
+    return bytes > 0
       && (bytes > configuration.checkpointBytes || end > position + Self.commitLimit
         || now - began > configuration.checkpointInterval)
   }
@@ -56,6 +67,11 @@ struct CheckpointProgress {
     let known = Set(objects.map(\.contents))
     let uploaded = segments.reduce(0) { $0 + (known.contains($1.contents) ? 0 : $1.lengthBytes) }
     return spared >= uploaded / 4
+  }
+
+  /// Records that a checkpoint is not due now.
+  mutating func refuse(position: UInt64, at moment: ContinuousClock.Instant) {
+    refused = (position, moment)
   }
 
   /// Returns the bytes that a restore need not read after a checkpoint, without the requests.

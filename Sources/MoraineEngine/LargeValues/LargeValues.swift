@@ -62,12 +62,13 @@ extension LargeValues {
   /// key.
   ///
   /// - Parameters:
-  ///   - parts: the bytes. When the sequence throws, the key keeps its old value.
+  ///   - parts: the bytes. When the sequence throws, or the task is cancelled before the sequence
+  ///     has ended, the key keeps its old value.
   ///   - key: the key.
   ///   - durability: what to wait for after the last piece; nil for the configuration's durability.
   ///     Then all pieces are as durable as the value.
   /// - Returns: the sequence number at which the value became visible.
-  /// - Throws: the errors of the sequence; those of ``Writer/append(_:)`` and
+  /// - Throws: the errors of the sequence; `.cancelled`; the errors of ``Writer/append(_:)`` and
   ///   ``Writer/commit(durability:)``.
   /// - Complexity: O(value), and memory for some pieces.
   @discardableResult
@@ -77,6 +78,10 @@ extension LargeValues {
     var writer = try await writer(forKey: key)
     do {
       for try await part in parts { try await writer.append(part) }
+      // Many sequences end early when their task is cancelled, so the value may not be whole.
+      if Task.isCancelled {
+        throw StoreError(.cancelled, "the task was cancelled before the value was whole")
+      }
     } catch {
       let cause = error
       // What cannot be removed now is removed later, as after a crash.

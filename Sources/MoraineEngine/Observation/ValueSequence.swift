@@ -63,7 +63,7 @@ package struct ObservedValue: Sendable {
   /// Whether the value expires.
   package var expires = false
   /// Sequence number of the store's last operation at that moment.
-  var storeSequence: UInt64
+  package var storeSequence: UInt64
   /// The monitor's ``ChangeMonitor/commitCount`` at that moment.
   package var commitCount: UInt64
 }

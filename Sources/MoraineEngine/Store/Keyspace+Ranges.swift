@@ -180,6 +180,7 @@ extension Store {
     of keyspace: Keyspace, _ range: KeyRange, _ durability: Durability?
   ) async throws(StoreError) -> Int {
     var removed = 0
+    var idleRounds = 0
     while true {
       let keys = try await keys(of: keyspace, range, .ascending, Self.removalBatch)
       if keys.isEmpty { return removed }
@@ -187,12 +188,19 @@ extension Store {
       _ = try await writeUnit(durability) { (batch) throws(StoreError) in
         for key in keys where try batch.removeValue(forKey: key, in: keyspace) { removed += 1 }
       }
-      // Another writer may have removed some of them, but the next round finds other keys then.
-      if removed == before, try await self.keys(of: keyspace, range, .ascending, 1) == [keys[0]] {
+      // Another writer may have removed some of them, but the next round finds other keys then. In
+      // a shared store another process may set the same keys again and again.
+      idleRounds = removed == before ? idleRounds + 1 : 0
+      if idleRounds > (isShared ? Self.idleRoundLimit : 0),
+        try await self.keys(of: keyspace, range, .ascending, 1) == [keys[0]]
+      {
         throw Self.disorder
       }
     }
   }
+
+  /// So many rounds that remove nothing are no accident.
+  private static let idleRoundLimit = 1000
 
   /// The error of a tree whose entries do not have the order of their keys.
   private static let disorder = StoreError.indexDamaged(

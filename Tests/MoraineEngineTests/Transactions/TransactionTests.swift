@@ -525,4 +525,44 @@ import Testing
     try await store.close()
     try await other.close()
   }
+
+  /// The clock passes the end of an entry between its reading and the commit.
+  @Test(arguments: [false, true])
+  func unchangedEntryEndsWhenTheEntryThatWasReadEnds(reads: Bool) async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: .mapped)
+    configuration.clock = clock
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([1], forKey: "session", expiring: .at(milliseconds: 1_005_000))
+    try await store.transaction { transaction in
+      if reads { _ = try transaction.value(forKey: "session") }
+      clock.advance(by: .seconds(6))
+      try transaction.set([2], forKey: "session", expiring: .unchanged)
+    }
+    // An entry that was not read is the one of the commit: a new one.
+    #expect(try await store.value(forKey: "session") == (reads ? nil : [2]))
+    try await store.close()
+  }
+
+  /// Another process sets and removes the keys of a range while it is removed.
+  @Test func rangeOfASharedStoreIsRemovedBesideAWriter() async throws {
+    let storage = MemoryStorage()
+    let configuration = Store.Configuration.shared(.positional, segmentSizeBytes: 4000)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let other = try Store(on: storage, at: "store", configuration: configuration)
+    let leases = try store.orderedKeyspace(named: "leases")
+    let others = try other.orderedKeyspace(named: "leases")
+    let flag = Flag()
+    let writer = Task {
+      while !flag.isSet.load(ordering: .acquiring) {
+        try await others.set([1], forKey: "lease/1")
+        try await others.removeValue(forKey: "lease/1")
+      }
+    }
+    for _ in 0..<300 { try await leases.removeAll(in: .prefix("lease/")) }
+    flag.isSet.store(true, ordering: .releasing)
+    try await writer.value
+    try await store.close()
+    try await other.close()
+  }
 }

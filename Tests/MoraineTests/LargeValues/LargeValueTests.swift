@@ -73,6 +73,27 @@ struct Parts: AsyncSequence, Sendable {
     try await store.keyspace(named: "moraine.pieces/films").count()
   }
 
+  /// A stream ends as if it were whole when its task is cancelled.
+  @Test func valueOfACancelledTaskIsNotStored() async throws {
+    let store = Store.inMemory()
+    let films = try store.largeValues(named: "films")
+    let whole = AsyncStream<[UInt8]> { parts in
+      parts.yield([1, 2, 3])
+      parts.finish()
+    }
+    try await films.set(whole, forKey: "one")
+    let (stream, parts) = AsyncStream.makeStream(of: [UInt8].self)
+    let setting = Task { try await films.set(stream, forKey: "one") }
+    parts.yield(Array(repeating: 1, count: 100_000))
+    parts.yield(Array(repeating: 2, count: 100_000))
+    setting.cancel()
+    let error = await #expect(throws: StoreError.self) { try await setting.value }
+    #expect(error?.code == .cancelled)
+    #expect(try await read(try await films.value(forKey: "one")) == [1, 2, 3])
+    parts.finish()
+    try await store.close()
+  }
+
   @Test(arguments: [0, 1, piece - 1, piece, piece + 1, 3 * piece, 1_000_003])
   func valueIsReadAsItWasWritten(byteCount: Int) async throws {
     let store = Store.inMemory()

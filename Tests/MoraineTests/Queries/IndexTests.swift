@@ -17,6 +17,22 @@ import Testing
     Person(id: id, email: email, age: age, city: city)
   }
 
+  /// The next release of a program says that the index does not depend on the models' version.
+  @Test func indexThatBecomesStableReplacesTheEarlierOne() async throws {
+    let store = Store.inMemory()
+    let before = try people(store, [.unique("email", on: \.email)])
+    try await before.save(person(1, "ada@example.org"))
+    try await before.buildIndexes()
+    let after = try people(store, [.unique("email", on: \.email).stableAcrossVersions()])
+    try await after.buildIndexes()
+    #expect(try await after.indexStatus().allSatisfy(\.isReady))
+    let error = await #expect(throws: StoreError.self) {
+      try await after.save(person(2, "ada@example.org"))
+    }
+    #expect(error?.code == .notUnique)
+    #expect(try await after.find(\.email, "ada@example.org")?.id == 1)
+  }
+
   @Test func uniqueIndexRefusesASecondModelWithTheValueAndNamesBoth() async throws {
     let people = try people(Store.inMemory())
     try await people.save(person(1, "ada@example.org"))

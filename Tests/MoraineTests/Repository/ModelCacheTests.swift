@@ -28,4 +28,21 @@ import Testing
     cache.insert(entry("c", 8), for: 1)
     #expect(cache.entry(1)?.model == "c")
   }
+
+  /// The cache may not have what a later commit has left, so an earlier one must not fill it.
+  @Test func earlierCommitThatEndsLastIsNotTheLatest() {
+    var commits = LocalCommits()
+    commits.restart(at: 9)
+    commits.begin()
+    commits.begin()
+    commits.end(11)
+    #expect(commits.isLatest(11))
+    commits.end(10)
+    #expect(!commits.isLatest(10))
+    #expect(commits.known == 11)
+    // All commits up to the count of a new beginning have ended.
+    commits.restart(at: 20)
+    #expect(!commits.isLatest(19))
+    #expect(commits.isLatest(21))
+  }
 }
