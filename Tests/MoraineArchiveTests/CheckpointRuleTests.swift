@@ -48,6 +48,19 @@ import Testing
     (0..<count).map { _ in .random(in: .min ... .max, using: &random) }
   }
 
+  /// A store whose open segment has two megabytes, with a checkpoint.
+  private func checkpointedStore(_ bench: ArchiveBench) async throws -> (Store, ArchiveWriter) {
+    var random = SeededGenerator(seed: 3)
+    var configuration = Store.Configuration()
+    configuration.segmentSizeBytes = 4 << 20
+    configuration.durability = .none
+    let store = try Store(on: bench.storage, at: "store", configuration: configuration)
+    let writer = try await bench.attach(store)
+    for number in 0..<20 { try await store.set(value(100_000, &random), forKey: Key("\(number)")) }
+    try await writer.checkpoint()
+    return (store, writer)
+  }
+
   @Test func storeThatOnlyGrowsIsSentOnce() async throws {
     var bench = bench
     bench.configuration.checkpointBytes = 20_000
@@ -102,14 +115,7 @@ import Testing
 
   @Test func trickleDoesNotSendTheOpenSegmentEachHour() async throws {
     let bench = bench
-    var random = SeededGenerator(seed: 3)
-    var configuration = Store.Configuration()
-    configuration.segmentSizeBytes = 4 << 20
-    configuration.durability = .none
-    let store = try Store(on: bench.storage, at: "store", configuration: configuration)
-    let writer = try await bench.attach(store)
-    for number in 0..<20 { try await store.set(value(100_000, &random), forKey: Key("\(number)")) }
-    try await writer.checkpoint()
+    let (store, writer) = try await checkpointedStore(bench)
     let before = checkpoints.count
     let sent = writer.status.traffic.sentBytes
     for hour in 1...4 {
@@ -132,14 +138,7 @@ import Testing
 
   @Test func checkpointIsMadeAfterADayHoweverLittleItSpares() async throws {
     let bench = bench
-    var random = SeededGenerator(seed: 4)
-    var configuration = Store.Configuration()
-    configuration.segmentSizeBytes = 4 << 20
-    configuration.durability = .none
-    let store = try Store(on: bench.storage, at: "store", configuration: configuration)
-    let writer = try await bench.attach(store)
-    for number in 0..<20 { try await store.set(value(100_000, &random), forKey: Key("\(number)")) }
-    try await writer.checkpoint()
+    let (store, writer) = try await checkpointedStore(bench)
     let before = checkpoints.count
     time.advance(by: .seconds(25 * 3600))
     // Nothing was shipped.

@@ -18,15 +18,7 @@ import Testing
     let store = try BackupBench(mode, on: storage).store
     for number in 0..<100 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
     try await store.waitUntilIdle()
-    let gate = Gate()
-    storage.setScript { event in
-      guard event.file == Manifest.temporaryFileName else { return nil }
-      switch event.operation {
-      case .createFile: return .hang(gate)
-      case .write: return .fail(.noSpace)
-      default: return nil
-      }
-    }
+    let gate = storage.failPublications()
     let compaction = Task { try await store.compact(segments: 0..<1) }
     await gate.arrival()
     let hasEnded = Mutex(false)

@@ -34,15 +34,7 @@ import Testing
   private func failToPublish<Result: Sendable>(
     _ store: Store, _ storage: FaultStorage, during body: () async throws -> Result
   ) async throws -> Result {
-    let gate = Gate()
-    storage.setScript { event in
-      guard event.file == Manifest.temporaryFileName else { return nil }
-      switch event.operation {
-      case .createFile: return .hang(gate)
-      case .write: return .fail(.noSpace)
-      default: return nil
-      }
-    }
+    let gate = storage.failPublications()
     let compaction = Task { try await store.compact(segments: 0..<100) }
     await gate.arrival()
     defer { gate.open() }
@@ -101,4 +93,20 @@ import Testing
 
 extension Store {
   fileprivate func feedHorizon() -> SequenceNumber? { engine?.log.manifest.feedHorizon }
+}
+
+extension FaultStorage {
+  /// Lets each publication of a manifest wait at a gate, and then find the disk full.
+  func failPublications() -> Gate {
+    let gate = Gate()
+    setScript { event in
+      guard event.file == Manifest.temporaryFileName else { return nil }
+      switch event.operation {
+      case .createFile: return .hang(gate)
+      case .write: return .fail(.noSpace)
+      default: return nil
+      }
+    }
+    return gate
+  }
 }
