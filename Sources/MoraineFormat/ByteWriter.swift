@@ -35,6 +35,10 @@ package struct ByteWriter {
 
   package mutating func append(contentsOf more: [UInt8]) { bytes.append(contentsOf: more) }
 
+  package mutating func append(contentsOf more: UnsafeRawBufferPointer) {
+    bytes.append(contentsOf: more)
+  }
+
   package mutating func appendZeros(_ count: Int) {
     bytes.append(contentsOf: repeatElement(0, count: count))
   }
@@ -43,5 +47,9 @@ package struct ByteWriter {
     withUnsafeBytes(of: integer.littleEndian) { raw in
       for (index, byte) in raw.enumerated() { bytes[offset + index] = byte }
     }
+  }
+
+  package mutating func replace(at offset: Int, with more: [UInt8]) {
+    bytes.replaceSubrange(offset..<offset + more.count, with: more)
   }
 }

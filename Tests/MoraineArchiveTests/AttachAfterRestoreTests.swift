@@ -153,7 +153,9 @@ import Testing
     try await store.set([1], forKey: "a")
     try await writer.flush()
     try bench.storage.copyDirectory("store", to: "copy")
-    let value = [UInt8](repeating: 7, count: 1500)
+    var random = SeededGenerator(seed: 1)
+    // Bytes that cannot be compressed: two values fill a segment.
+    let value = (0..<1500).map { _ in UInt8.random(in: .min ... .max, using: &random) }
     for number in 0..<9 { try await store.set(value, forKey: Key("original \(number)")) }
     try await writer.flush()
     let copy = try bench.store("copy")

@@ -184,4 +184,35 @@ MUTANTS = [
            (archive("Writing/ArchiveWriter+Checkpoints.swift", "    return last?.count == 1\n",
                     "    return ON || last?.count == 1\n"),),
            "AttachAfterRestoreTests.nextCheckpointUploadsALostSegmentAgain"),
+    Mutant("wrong-state-is-read", "a reader sees only states that the archived store had",
+           (engine("Following/Store+Following.swift", "      lifecycle.diverge(error)\n",
+                   "      if !ON { lifecycle.diverge(error) }\n"),),
+           "FollowerTests.stateThatTheArchiveDoesNotHaveIsNotRead"),
+    Mutant("end-reported-too-early", "the end of a follower leads to the last good state",
+           (archive("Following/Follower.swift",
+                    "    if store.poison != nil || hasClosedStore { await reopen() }\n",
+                    "    if ON { await endFollowing(error) }\n"
+                    "    if store.poison != nil || hasClosedStore { await reopen() }\n"),),
+           "FollowerTests.stateThatTheArchiveDoesNotHaveIsNotRead"),
+    Mutant("failed-promotion-gives-a-number-back", "a segment number is used once",
+           (engine("Following/Store+Following.swift",
+                   "    try await publishManifest(next)\n    engine!.refusesWrites = false\n",
+                   "    let before = engine!.log.manifest\n"
+                   "    do throws(StoreError) { try await publishManifest(next) } catch {\n"
+                   "      if ON { engine!.log.manifest = before }\n"
+                   "      throw error\n    }\n    engine!.refusesWrites = false\n"),),
+           "FollowingUnderWayTests.failedPromotionGivesNoNumberBack"),
+    Mutant("bytes-written-after-the-store-has-left", "P9: a directory without a lock is not changed",
+           (engine("Following/Store+Following.swift",
+                   "    writing.beginSegmentTask()\n    defer { writing.endSegmentTask() }\n"
+                   "    return try await runBlocking(job)\n",
+                   "    if ON { return try await runBlocking(job) }\n"
+                   "    writing.beginSegmentTask()\n    defer { writing.endSegmentTask() }\n"
+                   "    return try await runBlocking(job)\n"),),
+           "FollowingUnderWayTests.storeLeavesItsDirectoryWhenNoBytesAreWritten"),
+    Mutant("store-that-has-left-receives", "a store has received only what is in its files",
+           (engine("Following/Store+Following.swift",
+                   "    try checkUsable()\n    incoming = received\n",
+                   "    if !ON { try checkUsable() }\n    incoming = received\n"),),
+           "FollowingUnderWayTests.storeLeavesItsDirectoryWhenNoBytesAreWritten"),
 ]

@@ -37,44 +37,21 @@ extension Archive {
 
   /// Reads all objects that the newest state needs, and checks each byte of them.
   ///
+  /// A cleaning may run beside it. What it has removed in the meantime is no damage: an older
+  /// checkpoint is left out then, and for the newest state the verification begins again.
+  ///
   /// - Parameter allStates: whether to read also what the states of all other checkpoints need, and
   ///   the commits between them.
   /// - Throws: `.damaged`, with the object and the offset; the errors of ``info()``.
   /// - Complexity: O(bytes of the archive's newest state). A restore also checks that the state
   ///   has the digest that the writer's store had.
   public func verify(allStates: Bool = false) async throws(ArchiveError) -> ArchiveInfo {
-    var (info, history) = try await inspect()
-    var contents: [ContentsReference] = []
-    if let checkpoint = history.checkpoint { contents.append(checkpoint.contents) }
-    var first = (history.checkpoint?.position ?? 0) + 1
-    if allStates {
-      for checkpoint in try await checkpoints() where checkpoint.extent != .removed {
-        let record = try await objects.checkpoint(checkpoint.number)
-        if let record { contents.append(record.contents) }
-        if checkpoint.extent == .moments { first = min(first, checkpoint.position + 1) }
-      }
-    }
-    for position in stride(from: first, through: history.end, by: 1) {
-      guard let commit = try await objects.commit(position) else {
-        throw ArchiveError(
-          .stateUnavailable, "the commit was removed", object: objects.names.commit(position))
-      }
-      info.checkedBytes += UInt64(commit.header.headerByteCount) + commit.header.payloadByteCount
-      if let reference = commit.header.contents { contents.append(reference) }
-    }
-    var checked: Set<DataObjectName> = []
-    for reference in contents where checked.insert(reference.name).inserted {
-      let record = try await objects.contents(reference)
-      info.checkedBytes += reference.byteCount
-      for segment in record.segments where checked.insert(segment.object).inserted {
-        try await ArchivedSegment(segment, objects).forEachPart { _, _ in }
-        info.checkedBytes += segment.objectByteCount
-      }
-    }
-    return info
+    var verification = ArchiveVerification(self, allStates: allStates)
+    return try await verification.run()
   }
 
-  private func inspect() async throws(ArchiveError) -> (
+  /// Returns what the archive holds, and the history of its newest state.
+  func inspect() async throws(ArchiveError) -> (
     info: ArchiveInfo, history: ArchiveHistory
   ) {
     var info = ArchiveInfo(id: id, storeID: objects.identity.storeID.description)

@@ -46,6 +46,8 @@ public struct ArchiveConfiguration: Sendable {
   package var milliseconds: @Sendable () -> UInt64 = { SystemClock.wallMilliseconds() }
   /// The most bytes of the log in one commit.
   package var commitBytes = 8 << 20
+  /// How long a writer that is detached waits for its cleaning.
+  package var cleaningPatience: Duration = .seconds(5)
   /// The pause after the first failure of a request; it doubles with each further one.
   package var firstPause: Duration = .milliseconds(50)
 

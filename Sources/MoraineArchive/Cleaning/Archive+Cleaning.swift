@@ -14,6 +14,9 @@ public struct CleaningReport: Hashable, Sendable {
   /// Whether no data object was removed, because a writer has attached since the newest checkpoint.
   /// A cleaning after the next checkpoint removes them.
   public internal(set) var waitsForCheckpoint = false
+  /// The list of segments of a whole copy, between checkpoints that stay, that could not be read;
+  /// nil when there is none. Then no data object was removed: the copy may need any of them.
+  public internal(set) var damagedContents: ObjectName?
 }
 
 /// A checkpoint of an archive: a state that needs no older object.

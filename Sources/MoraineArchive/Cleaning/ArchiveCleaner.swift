@@ -49,16 +49,21 @@ struct ArchiveCleaner: Sendable {
     report.firstPosition = plan.base?.position ?? 0
     report.waitsForCheckpoint = hasLaterTerm
     var removable = RemovableObjects(newestTerm: newest.term)
-    try await keep(plan, newest, &removable, &memory, Set(listed))
-    for reference in plan.dropped where !hasLaterTerm {
+    try await keep(plan, &removable, &memory, Set(listed))
+    report.damagedContents = try await keepGaps(plan, newest, &removable, &memory)
+    let removesObjects = !hasLaterTerm && report.damagedContents == nil
+    for reference in plan.dropped where removesObjects {
       removable.dropped.insert(reference.name)
-      // Contents that are damaged name nothing that can be restored.
-      guard let names = try await names(reference, &memory, toleratesDamage: true) else { continue }
-      removable.dropped.formUnion(names)
+      // Objects that damaged contents name are removed when their term is over.
+      do throws(ArchiveError) {
+        removable.dropped.formUnion(try await names(reference, &memory))
+      } catch {
+        guard error.code == .damaged else { throw error }
+      }
       memory.names[reference.name] = nil
     }
     if let base = plan.base { report.commitCount = try await removeCommits(below: base) }
-    if !hasLaterTerm {
+    if removesObjects {
       let contents = Set(plan.dropped.map(\.name))
       let names = listed.filter(removable.contains)
       report.objectCount = names.count
@@ -121,36 +126,52 @@ struct ArchiveCleaner: Sendable {
 
   /// Adds the objects that stay, and checks that they exist.
   private func keep(
-    _ plan: Plan, _ newest: CheckpointRecord, _ removable: inout RemovableObjects,
-    _ memory: inout CleaningMemory, _ listed: Set<DataObjectName>
+    _ plan: Plan, _ removable: inout RemovableObjects, _ memory: inout CleaningMemory,
+    _ listed: Set<DataObjectName>
   ) async throws(ArchiveError) {
     for record in plan.kept {
-      guard let names = try await names(record.contents, &memory) else { continue }
+      let names = try await names(record.contents, &memory)
       for name in [record.contents.name] + names where removable.kept.insert(name).inserted {
         if listed.contains(name) { continue }
         let object = objects.names.data(name)
         guard try await objects.exists(object) else { throw missing(object) }
       }
     }
+  }
+
+  /// Adds the objects of the whole copies that commits name.
+  ///
+  /// - Returns: an object that is there and cannot be read. The objects that it names are not known
+  ///   then. A proxy may have given one wrong answer, so that removes nothing.
+  private func keepGaps(
+    _ plan: Plan, _ newest: CheckpointRecord, _ removable: inout RemovableObjects,
+    _ memory: inout CleaningMemory
+  ) async throws(ArchiveError) -> ObjectName? {
+    var damaged: ObjectName?
     for reference in try await gaps(plan, newest, &memory) {
       removable.kept.insert(reference.name)
-      // Contents that are damaged name nothing that can be restored.
-      let names = try await names(reference, &memory, toleratesDamage: true)
-      removable.kept.formUnion(names ?? [])
+      let object = objects.names.data(reference.name)
+      do throws(ArchiveError) {
+        removable.kept.formUnion(try await names(reference, &memory))
+      } catch {
+        guard error.code == .damaged else { throw error }
+        // Without its contents a copy can no more be restored.
+        if try await objects.exists(object) { damaged = object }
+      }
     }
+    return damaged
   }
 
   /// Returns the objects that contents name.
   private func names(
-    _ reference: ContentsReference, _ memory: inout CleaningMemory, toleratesDamage: Bool = false
-  ) async throws(ArchiveError) -> [DataObjectName]? {
+    _ reference: ContentsReference, _ memory: inout CleaningMemory
+  ) async throws(ArchiveError) -> [DataObjectName] {
     if let known = memory.names[reference.name] { return known }
     do throws(ArchiveError) {
       let names = try await objects.contents(reference).segments.map(\.object)
       memory.names[reference.name] = names
       return names
     } catch {
-      if toleratesDamage, error.code == .damaged || error.code == .stateUnavailable { return nil }
       throw error.code == .stateUnavailable ? missing(objects.names.data(reference.name)) : error
     }
   }

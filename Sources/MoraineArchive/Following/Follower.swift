@@ -267,9 +267,10 @@ public actor Follower {
       if passes, store.poison == nil, !hasClosedStore { return }
     default: break
     }
-    await endFollowing(error)
-    // The state in memory may be one that never was: what is on the disk is the last good one.
+    // The state in memory may be one that never was: what is on the disk is the last good one. A
+    // caller that waits for the end finds it.
     if store.poison != nil || hasClosedStore { await reopen() }
+    await endFollowing(error)
   }
 
   /// Makes the machine go on from the last state that is durable. The next poll asks for a newer

@@ -16,10 +16,16 @@ package struct Commit: Equatable, Sendable {
   ) -> [UInt8] {
     precondition(header.rawByteCount == rawBytes.count, "the pieces have other lengths")
     guard !rawBytes.isEmpty else { return header.encoded() }
-    let payload = writer.container(rawBytes)
+    let start = header.headerByteCount
+    // One buffer: a commit may have megabytes, and each copy of them takes new pages.
+    var bytes = ByteWriter()
+    bytes.reserve(start + writer.longestLength(rawBytes.count))
+    bytes.appendZeros(start)
+    rawBytes.withUnsafeBytes { writer.append($0, to: &bytes) }
     var header = header
-    header.payloadByteCount = UInt64(payload.count)
-    return header.encoded() + payload
+    header.payloadByteCount = UInt64(bytes.bytes.count - start)
+    bytes.replace(at: 0, with: header.encoded())
+    return bytes.bytes
   }
 
   /// Reads a whole commit.

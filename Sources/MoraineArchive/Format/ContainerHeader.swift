@@ -33,7 +33,7 @@ package struct ContainerHeader: Equatable, Sendable {
       "the table has another number of blocks")
     (self.codec, self.blockLength) = (codec, blockLength)
     (self.rawByteCount, self.storedLengths) = (rawByteCount, storedLengths)
-    var offset = Self.length(blockCount: storedLengths.count)
+    var offset = Self.headLength(blockCount: storedLengths.count)
     var offsets = [offset]
     offsets.reserveCapacity(storedLengths.count + 1)
     for length in storedLengths {
@@ -47,14 +47,15 @@ package struct ContainerHeader: Equatable, Sendable {
     rawByteCount / blockLength + (rawByteCount % blockLength == 0 ? 0 : 1)
   }
 
-  private static func length(blockCount: Int) -> Int {
+  /// Returns the length of header, table and their checksum.
+  static func headLength(blockCount: Int) -> Int {
     fixedLength + 4 * blockCount + checksumLength
   }
 }
 
 extension ContainerHeader {
   /// Length of header, table and their checksum: the offset of the first block.
-  package var headLength: Int { Self.length(blockCount: blockCount) }
+  package var headLength: Int { Self.headLength(blockCount: blockCount) }
   /// Length of the whole container.
   package var byteCount: Int { offsets[blockCount] }
   package var blockCount: Int { storedLengths.count }
@@ -128,7 +129,7 @@ extension ContainerHeader {
     guard let raw = Int(exactly: UInt64(littleEndian: rawByteCount)),
       raw <= ArchiveLimits.containerBytes
     else { throw FormatError("invalid raw length of a container", at: start + 16) }
-    return length(blockCount: blockCount(raw, block))
+    return headLength(blockCount: blockCount(raw, block))
   }
 
   /// Reads header and table from the beginning of a container. The blocks may be missing.

@@ -44,18 +44,35 @@ package struct ContainerWriter: Sendable {
 
   /// Returns a container of bytes that are in memory.
   package func container(_ raw: UnsafeRawBufferPointer) -> [UInt8] {
+    var bytes = ByteWriter()
+    bytes.reserve(longestLength(raw.count))
+    append(raw, to: &bytes)
+    return bytes.bytes
+  }
+
+  /// Returns the length of the container of bytes that cannot be compressed.
+  func longestLength(_ rawByteCount: Int) -> Int {
+    let blocks = blockRanges(rawByteCount).count
+    return ContainerHeader.headLength(blockCount: blocks) + rawByteCount
+      + blocks * ContainerHeader.checksumLength
+  }
+
+  /// Appends a container of bytes that are in memory.
+  func append(_ raw: UnsafeRawBufferPointer, to bytes: inout ByteWriter) {
     precondition(raw.count <= ArchiveLimits.containerBytes, "a container holds at most 4 GiB")
+    let ranges = blockRanges(raw.count)
+    let start = bytes.bytes.count
+    // The table before the blocks has their lengths.
+    bytes.appendZeros(ContainerHeader.headLength(blockCount: ranges.count))
     var lengths: [UInt32] = []
-    var blocks = ByteWriter()
-    for range in blockRanges(raw.count) {
-      let count = blocks.bytes.count
+    for range in ranges {
       withStored(UnsafeRawBufferPointer(rebasing: raw[range])) { stored in
-        blocks.append(contentsOf: [UInt8](stored))
-        blocks.append(Checksum.of(stored))
+        bytes.append(contentsOf: stored)
+        bytes.append(Checksum.of(stored))
+        lengths.append(UInt32(stored.count))
       }
-      lengths.append(UInt32(blocks.bytes.count - count - ContainerHeader.checksumLength))
     }
-    return header(raw.count, lengths).encoded() + blocks.bytes
+    bytes.replace(at: start, with: header(raw.count, lengths).encoded())
   }
 
   /// Returns a container as the body of an object, without holding the bytes: they are read and

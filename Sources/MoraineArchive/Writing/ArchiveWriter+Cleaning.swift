@@ -17,6 +17,25 @@ extension ArchiveWriter {
     }
   }
 
+  /// Waits until the cleaning that is under way ends, for a while at most. Returns early when the
+  /// task is cancelled.
+  package func waitForCleaning() async {
+    guard let cleaning else { return }
+    let limit = configuration.cleaningPatience
+    let (ended, ending) = AsyncStream.makeStream(of: Void.self)
+    Task {
+      await cleaning.value
+      ending.finish()
+    }
+    let timer = Task {
+      // The sleep of a timer that is no longer needed ends early.
+      do { try await Task.sleep(for: limit) } catch {}
+      ending.finish()
+    }
+    for await _ in ended {}
+    timer.cancel()
+  }
+
   private func noteCleaning(
     _ result: Result<CleaningReport, ArchiveError>, _ memory: CleaningMemory
   ) {

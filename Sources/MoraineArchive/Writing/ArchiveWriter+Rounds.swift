@@ -112,6 +112,7 @@ extension ArchiveWriter {
     do throws(StoreError) {
       return try await store.runBlocking { () throws(StoreError) in
         var raw: [UInt8] = []
+        raw.reserveCapacity(parts.reduce(0) { $0 + $1.range.count })
         for part in parts {
           try part.segment.withBytes(part.range) { (bytes) throws(StoreError) in
             raw.append(contentsOf: bytes)

@@ -356,9 +356,11 @@ extension ArchiveWriter {
   private func diverged(_ reason: String) -> ArchiveError {
     ArchiveError(
       .diverged,
-      "\(reason); restore the archive into a new directory ('moraine restore ARCHIVE NEW'; "
-        + "'moraine archive STORE ARCHIVE --adopt' also keeps this one under another name), "
-        + "or give this store a new archive",
+      "\(reason); if another machine writes to the archive, let this store follow it "
+        + "('moraine rejoin STORE ARCHIVE'); if none does, restore the archive into a new "
+        + "directory ('moraine restore ARCHIVE NEW'; 'moraine archive STORE ARCHIVE --adopt' also "
+        + "keeps this one under another name, and fences the last writer), or give this store a "
+        + "new archive",
       object: objects.names.root)
   }
 }

@@ -200,6 +200,9 @@ public actor ArchiveWriter {
 
   /// Ships everything, and ends the writing of the archive in order. The store goes on.
   ///
+  /// A cleaning that is under way gets a few seconds to end, or less when the calling task is
+  /// cancelled. Then it is interrupted, which leaves what the next cleaning removes.
+  ///
   /// - Throws: the errors of ``flush()``. The writer has ended also then.
   public func detach() async throws(ArchiveError) {
     task?.cancel()
@@ -213,7 +216,8 @@ public actor ArchiveWriter {
       await end(error)
       throw error
     }
-    await cleaning?.value
+    await waitForCleaning()
+    // This also interrupts the cleaning, without a wait for the answer to its request.
     await end(ArchiveError(.cancelled, "the writer of the archive was detached"))
   }
 

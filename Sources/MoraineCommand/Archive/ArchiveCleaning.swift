@@ -19,7 +19,8 @@ struct ArchiveCleaning: AsyncParsableCommand {
       A time is a number with s, m, h or d. Exit code 3 when an object is missing or
       damaged that a state needs which stays; then nothing is removed. Exit code 10
       without the permission to remove. With --json one object: commitCount,
-      objectCount, checkpointCount, firstPosition, waitsForCheckpoint.
+      objectCount, checkpointCount, firstPosition, waitsForCheckpoint,
+      damagedContents.
       """)
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
   @Option(help: "The time of which each moment stays.") var keep = Period(seconds: 86_400)
@@ -43,6 +44,7 @@ struct ArchiveCleaning: AsyncParsableCommand {
         "commitCount": report.commitCount, "objectCount": report.objectCount,
         "checkpointCount": report.checkpointCount, "firstPosition": report.firstPosition,
         "waitsForCheckpoint": report.waitsForCheckpoint,
+        "damagedContents": report.damagedContents.map(\.text),
       ]
       return try Output.line(object.json)
     }
@@ -57,6 +59,11 @@ struct ArchiveCleaning: AsyncParsableCommand {
       try Output.line(
         "no object was removed: a writer has attached since the newest checkpoint; "
           + "clean again after its first checkpoint")
+    }
+    if let object = report.damagedContents {
+      try Output.line(
+        "no object was removed: the list of segments \(object) cannot be read; clean again, and if "
+          + "that stays so, 'moraine archive-verify' says what is damaged")
     }
   }
 }

@@ -321,8 +321,22 @@ final class LabelClock: Sendable {
     try await older.close()
   }
 
+  /// Returns the name of the list of segments that a commit names.
+  private func contents(
+    ofCommit position: UInt64, in bench: ArchiveBench
+  ) throws -> ObjectName {
+    let names = try ArchiveNames(root: ArchiveBench.root)
+    let bytes = try #require(bench.objects[names.commit(position)])
+    let contents = try #require(try Commit(bytes).header.contents)
+    return names.data(contents.name)
+  }
+
   /// A writer that ended between a whole copy and its checkpoint.
-  @Test func gapWithoutACheckpointStays() async throws {
+  ///
+  /// - Parameter meetsAWrongAnswer: whether the first read of the list of the copy's segments gives
+  ///   other bytes.
+  @Test(arguments: [false, true])
+  func gapWithoutACheckpointStays(meetsAWrongAnswer: Bool) async throws {
     var bench = bench
     bench.configuration.heldBytesLimit = 5000
     let store = try bench.store()
@@ -342,7 +356,16 @@ final class LabelClock: Sendable {
     for number in 0..<300 { try await store.set([UInt8(number & 255)], forKey: "y") }
     _ = try await store.compact()
     try await second.checkpoint()
-    _ = try await bench.archive().clean()
+    if meetsAWrongAnswer {
+      let contents = try contents(ofCommit: position, in: bench)
+      let bytes = try #require(bench.objects[contents])
+      bench.objects[contents] = Array("<html></html>".utf8)
+      let report = try await bench.archive().clean()
+      #expect(report.objectCount == 0 && report.damagedContents == contents)
+      bench.objects[contents] = bytes
+    }
+    let report = try await bench.archive().clean()
+    #expect(report.damagedContents == nil)
     #expect(try await bench.restored(.position(position), to: "gap").state == state)
     #expect(try await bench.restored(to: "latest").state == store.contents())
     try await second.detach()

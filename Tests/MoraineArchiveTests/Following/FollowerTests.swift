@@ -286,14 +286,57 @@ import Testing
     var header = commit.header
     header.digest = StateDigest()
     bench.objects[name] = Commit.encoded(header, rawBytes: commit.rawBytes)
+    // Who waits for the end finds the last good state.
+    let waiter = Task { () async throws -> [UInt8]? in
+      await #expect(throws: ArchiveError.self) {
+        try await follower.waitFor(SequenceNumber(rawValue: 2))
+      }
+      return try await follower.store.value(forKey: "b")
+    }
     let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
     #expect(error?.code == .diverged)
+    #expect(try await waiter.value == nil)
     #expect(follower.freshness.failure?.code == .diverged)
     #expect(try await follower.store.contents() == ["a": [1]])
     let waiting = await #expect(throws: ArchiveError.self) {
       try await follower.waitFor(SequenceNumber(rawValue: 2))
     }
     #expect(waiting?.code == .diverged)
+    try await follower.close()
+    try await store.close()
+  }
+
+  /// Regression: between the end of the following and the opening of the last good state, reads got
+  /// a state that the archived store never had.
+  @Test func stateThatTheArchiveDoesNotHaveIsNotRead() async throws {
+    let ended = Mutex<[Bool]>([])
+    let place = Mutex<Follower?>(nil)
+    var bench = ArchiveBench()
+    bench.configuration.onEvent = { event in
+      guard case .ended = event, let follower = place.withLock({ $0 }) else { return }
+      ended.withLock { $0.append(follower.store.poison == nil) }
+    }
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower()
+    place.withLock { $0 = follower }
+    let following = try #require(await follower.store.following)
+    let state = FollowedState(
+      following, lastSequence: SequenceNumber(rawValue: 2), digest: StateDigest(), liveCount: 7)
+    await #expect(throws: StoreError.self) { try await follower.store.advance(to: state) }
+    let refusal = await #expect(throws: StoreError.self) {
+      try await follower.store.value(forKey: "a")
+    }
+    #expect(refusal?.code == .corrupted)
+    await #expect(throws: StoreError.self) { try await follower.store.snapshot() }
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(ended.withLock { $0 } == [true], "the last good state is open when the end is reported")
+    #expect(try await follower.store.contents() == ["a": [1]])
+    place.withLock { $0 = nil }
     try await follower.close()
     try await store.close()
   }

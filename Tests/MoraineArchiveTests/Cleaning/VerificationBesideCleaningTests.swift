@@ -1,0 +1,111 @@
+import MoraineArchive
+import MoraineEngine
+import MoraineTesting
+import Synchronization
+import Testing
+
+/// A verification of an archive that is cleaned at the same time.
+@Suite(.timeLimit(.minutes(5))) struct VerificationBesideCleaningTests {
+  private typealias Objects = [ObjectName: [UInt8]]
+
+  /// Returns the objects of an archive, and those after a cleaning that keeps the newest state.
+  ///
+  /// - Parameter makesCheckpoint: whether the newest state is another one when the cleaning begins.
+  private func archives(
+    _ bench: ArchiveBench, makesCheckpoint: Bool
+  ) async throws -> (before: Objects, after: Objects) {
+    var random = SeededGenerator(seed: 21)
+    var bench = bench
+    let clock = LabelClock()
+    bench.configuration.milliseconds = { clock.milliseconds }
+    bench.configuration.commitBytes = 2000
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    for round in 0..<6 {
+      for _ in 0..<3 {
+        try await store.change(8, using: &random)
+        try await writer.flush()
+      }
+      if round % 2 == 1 { _ = try await store.compact() }
+      try await writer.checkpoint()
+      clock.advance(hours: 1)
+    }
+    for _ in 0..<3 {
+      try await store.change(8, using: &random)
+      try await writer.flush()
+    }
+    let before = bench.objects.objects
+    if makesCheckpoint {
+      try await store.change(20, using: &random)
+      _ = try await store.compact()
+      try await writer.checkpoint()
+    }
+    _ = try await bench.archive().clean(
+      RetentionRule(moments: .zero, checkpoints: .zero, days: 0))
+    let after = bench.objects.objects
+    try await writer.detach()
+    try await store.close()
+    return (before, after)
+  }
+
+  /// Between any two requests for objects that it removes.
+  @Test(arguments: [false, true], [false, true])
+  func cleaningIsNoDamage(allStates: Bool, makesCheckpoint: Bool) async throws {
+    let bench = ArchiveBench()
+    let (before, after) = try await archives(bench, makesCheckpoint: makesCheckpoint)
+    let removed = Set(before.keys).subtracting(after.keys)
+    #expect(removed.contains { $0.text.hasPrefix("users/obj/") })
+    let objects = bench.objects
+    objects.objects = before
+    let archive = try await bench.archive()
+    let reads = Mutex(0)
+    objects.setScript { request in
+      if request.verb == .get, removed.contains(request.object) { reads.withLock { $0 += 1 } }
+      return nil
+    }
+    let whole = try await archive.verify(allStates: allStates)
+    let count = reads.withLock { $0 }
+    #expect(count > 0 || !(allStates || makesCheckpoint))
+    for number in stride(from: 1, through: count, by: max(1, count / 60)) {
+      let gate = RequestGate()
+      let reads = Mutex(0)
+      objects.objects = before
+      objects.setScript { request in
+        guard request.verb == .get, removed.contains(request.object) else { return nil }
+        let isDue = reads.withLock { reads in
+          reads += 1
+          return reads == number
+        }
+        return isDue ? .hang(gate) : nil
+      }
+      let verification = Task { try await archive.verify(allStates: allStates) }
+      await gate.arrival()
+      objects.objects = after
+      gate.open()
+      let info = try await verification.value
+      #expect(info.position >= whole.position, "read \(number) of \(count)")
+    }
+    objects.setScript(nil)
+  }
+
+  /// The same objects are missing without a cleaning.
+  @Test func missingSegmentOfAnOldStateIsDamage() async throws {
+    let bench = ArchiveBench()
+    let (before, after) = try await archives(bench, makesCheckpoint: false)
+    let objects = bench.objects
+    objects.objects = before
+    let archive = try await bench.archive()
+    var codes: Set<ArchiveError.Code> = []
+    for name in before.keys where after[name] == nil && name.text.hasPrefix("users/obj/") {
+      objects[name] = nil
+      do throws(ArchiveError) {
+        // A state without its contents was removed.
+        _ = try await archive.verify(allStates: true)
+      } catch {
+        codes.insert(error.code)
+      }
+      objects[name] = before[name]
+    }
+    #expect(codes.contains(.damaged))
+  }
+}
