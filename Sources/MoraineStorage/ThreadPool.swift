@@ -20,7 +20,7 @@ package protocol PoolWork: AnyObject, Sendable {
 /// cooperative pool never block. One pool serves every store; a store occupies a thread only while
 /// it has work.
 ///
-/// The pool has four crews of threads, with limits, and one timer: at most 73 threads in all.
+/// The pool has five crews of threads, with limits, and one timer: at most 105 threads in all.
 ///
 /// - `brief`: syncs, allocation, seals, manifests, openings without waiting. 32 threads. One exists
 ///   from ``secure()`` on and stays.
@@ -30,28 +30,31 @@ package protocol PoolWork: AnyObject, Sendable {
 ///   for nothing. No other crew can be occupied by that.
 /// - `lasting`: work that may wait for another process or for a user's function, or may take
 ///   minutes: openings of shared stores, backups, events. 16 threads.
+/// - `requests`: requests to stores of objects, which may wait for another machine. 32 threads. A
+///   network that does not answer can occupy all of them, and no thread of another crew.
 ///
 /// **No deadlock.** A job of `brief` or `background` blocks only in the kernel: it takes locks
 /// that are held for a few instructions, and it never waits for another job of the pool. So each of
 /// their threads becomes free again, and even one thread completes all jobs. A job of `lasting` may
 /// wait for work that needs the other crews (a shared store's writer that is in this process),
-/// and never takes one of their threads. It may not wait for another job of `lasting`. `background`
-/// and `tasks` have no guaranteed thread: where the system refuses one, `brief` does the work. Only
-/// then can a task of the program occupy a thread of `brief`.
+/// and never takes one of their threads. It may not wait for another job of `lasting`. A job of
+/// `requests` waits for the network or a network file system, and for no other job of the pool.
+/// `background` and `tasks` have no guaranteed thread: where the system refuses one, `brief` does
+/// the work. Only then can a task of the program occupy a thread of `brief`.
 ///
 /// **No thread.** `secure()` starts the first thread and the timer when a store is opened, and
-/// throws when that fails. When no thread can be started for work of `lasting`, the pool tries
-/// again for a second and then refuses the work.
+/// throws when that fails. When no thread can be started for work of `lasting` or `requests`, the
+/// pool tries again for a second and then refuses the work.
 ///
 /// Thread safety: each crew and the timer have a monitor. No lock is held while a thread is
 /// started.
 package final class ThreadPool: OfOneProcess {
   package enum Crew: Sendable, CaseIterable {
-    case brief, background, tasks, lasting
+    case brief, background, tasks, lasting, requests
 
-    var limit: Int {
+    package var limit: Int {
       switch self {
-      case .brief: 32
+      case .brief, .requests: 32
       case .background: 8
       case .tasks, .lasting: 16
       }
@@ -93,6 +96,7 @@ package final class ThreadPool: OfOneProcess {
   private let background = Monitor(State())
   private let tasks = Monitor(State())
   private let lasting = Monitor(State())
+  private let requests = Monitor(State())
   /// Starts a thread. A test's function may refuse.
   private let start: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
 
@@ -112,6 +116,7 @@ package final class ThreadPool: OfOneProcess {
     case .background: background
     case .tasks: tasks
     case .lasting: lasting
+    case .requests: requests
     }
   }
 
@@ -230,8 +235,8 @@ extension ThreadPool {
     if threadCount(crew) > 0 { return }
     switch crew {
     case .background, .tasks: handOver(crew)
-    case .lasting where timer.isRunning: retryLater(error)
-    case .lasting, .brief: waitAndRefuse(crew, error)
+    case .lasting where timer.isRunning, .requests where timer.isRunning: retryLater(crew)
+    case .lasting, .requests, .brief: waitAndRefuse(crew, error)
     }
   }
 
@@ -241,17 +246,18 @@ extension ThreadPool {
     while let work = monitor(crew).withLock({ $0.take() }) { submit(work, to: .brief) }
   }
 
-  private func retryLater(_ error: StorageError) {
+  private func retryLater(_ crew: Crew) {
     let now = SystemClock.monotonicNanoseconds()
-    let isFirst = lasting.withLock { state in
+    let isFirst = monitor(crew).withLock { state in
       defer { state.refusedNanoseconds = state.refusedNanoseconds ?? now }
       return state.refusedNanoseconds == nil
     }
-    if isFirst { timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry() } }
+    if isFirst { timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry(crew) } }
   }
 
-  private func retry() {
-    let needsThread = lasting.withLock { state in
+  private func retry(_ crew: Crew) {
+    let monitor = monitor(crew)
+    let needsThread = monitor.withLock { state in
       guard state.readyCount > 0, state.threadCount == 0 else {
         state.refusedNanoseconds = nil
         return false
@@ -261,16 +267,16 @@ extension ThreadPool {
     }
     guard needsThread else { return }
     do throws(StorageError) {
-      try makeThread(.lasting)
-      lasting.withLock { $0.refusedNanoseconds = nil }
+      try makeThread(crew)
+      monitor.withLock { $0.refusedNanoseconds = nil }
     } catch {
       let now = SystemClock.monotonicNanoseconds()
-      let since = lasting.withLock { $0.refusedNanoseconds } ?? now
+      let since = monitor.withLock { $0.refusedNanoseconds } ?? now
       guard now - since >= Self.patienceNanoseconds else {
-        return timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry() }
+        return timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry(crew) }
       }
-      lasting.withLock { $0.refusedNanoseconds = nil }
-      refuseAll(.lasting, error)
+      monitor.withLock { $0.refusedNanoseconds = nil }
+      refuseAll(crew, error)
     }
   }
 
@@ -280,7 +286,7 @@ extension ThreadPool {
     do throws(StorageError) {
       try secure()
       // The thread of `brief` exists now and finds the work.
-      if crew != .brief { retryLater(error) }
+      if crew != .brief { retryLater(crew) }
     } catch {
       refuseAll(crew, error)
     }

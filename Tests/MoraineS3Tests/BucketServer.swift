@@ -1,10 +1,11 @@
 #if S3
   import MoraineArchive
-  import MoraineS3
   import NIOCore
   import NIOHTTP1
   import NIOPosix
   import Synchronization
+
+  @testable import MoraineS3
 
   /// A server in this process that answers each request as a test says, and records the requests.
   final class BucketServer: Sendable {
@@ -27,6 +28,12 @@
       case silence
       /// An answer that ends before its length.
       case cut(Int, length: Int, String)
+      /// An answer that stops before its length, over a connection that stays open.
+      case stalled(Int, [String: String] = [:], length: Int, String)
+      /// An answer whose body arrives in pieces, with a pause before each.
+      case slow([String], pauseMilliseconds: Int64)
+      /// An answer that begins later.
+      indirect case late(milliseconds: Int64, Reply)
 
       /// A refusal with a code, as servers write it.
       static func refusal(_ status: Int, _ code: String, _ headers: [String: String] = [:]) -> Reply
@@ -72,13 +79,17 @@
     /// A bucket of this server.
     func objects(
       _ credentials: S3Credentials = .fixed(S3Keys(accessKeyID: "id", secretAccessKey: "secret")),
-      prefix: String = "users", provider: S3Provider = .amazon, timeout: Duration = .seconds(60)
+      prefix: String = "users", provider: S3Provider = .amazon, timeout: Duration = .seconds(60),
+      idleLimit: Duration? = nil
     ) throws -> S3ObjectStore {
-      S3ObjectStore(
-        try S3Location(
-          bucket: "bucket", prefix: prefix, endpoint: "http://127.0.0.1:\(port)",
-          provider: provider),
-        credentials: credentials, requestTimeout: timeout)
+      let location = try S3Location(
+        bucket: "bucket", prefix: prefix, endpoint: "http://127.0.0.1:\(port)",
+        provider: provider)
+      guard let idleLimit else {
+        return S3ObjectStore(location, credentials: credentials, requestTimeout: timeout)
+      }
+      return S3ObjectStore(
+        BucketClient(location, credentials, timeout: timeout, idleLimit: idleLimit))
     }
 
     fileprivate func reply(to request: Received) -> Reply {
@@ -135,6 +146,30 @@
         write(status, [:], text, length, context)
         context.flush()
         context.close(promise: nil)
+      case .stalled(let status, let headers, let length, let text):
+        write(status, headers, text, length, context)
+        context.flush()
+      case .slow(let pieces, let pause):
+        write(200, [:], "", pieces.reduce(0) { $0 + $1.utf8.count }, context)
+        context.flush()
+        write(pieces[...], every: pause, context)
+      case .late(let milliseconds, let reply):
+        context.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(milliseconds)) {
+          self.write(reply, context)
+        }
+      }
+    }
+
+    private func write(
+      _ pieces: ArraySlice<String>, every pause: Int64, _ context: ChannelHandlerContext
+    ) {
+      guard let piece = pieces.first else {
+        return context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+      }
+      context.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(pause)) {
+        let part = HTTPServerResponsePart.body(.byteBuffer(ByteBuffer(string: piece)))
+        context.writeAndFlush(self.wrapOutboundOut(part), promise: nil)
+        self.write(pieces.dropFirst(), every: pause, context)
       }
     }
 

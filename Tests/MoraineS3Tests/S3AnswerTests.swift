@@ -114,7 +114,11 @@
 
     /// The page of a proxy is no confirmation.
     @Test func successWithoutAnETagIsNotBelieved() async throws {
-      let server = try await BucketServer { _, _ in .answer(200, ["no-etag": "1"], "<html/>") }
+      let server = try await BucketServer { _, request in
+        request.header("range") == nil
+          ? .answer(200, ["no-etag": "1"], "<html/>")
+          : .answer(206, ["no-etag": "1", "content-range": "bytes 0-2/7"], "<ht")
+      }
       let objects = try server.objects()
       let created = await error { () async throws(ObjectStoreError) in
         _ = try await objects.create(Self.name, ObjectBody([7]))
@@ -124,6 +128,13 @@
       }
       for error in [created, put] {
         #expect(error?.code == .unavailable && error?.mayHaveHadEffect == true)
+      }
+      for range in [nil, 0..<3] as [Range<Int>?] {
+        let get = await error { () async throws(ObjectStoreError) in
+          _ = try await objects.get(Self.name, range)
+        }
+        #expect(get?.code == .unavailable && get?.mayHaveHadEffect == false)
+        #expect(get?.message.contains("look for a proxy") == true)
       }
     }
 
@@ -242,12 +253,32 @@
         (2..<4, part, "234"), (2..<5, ["content-range": "2-4"], "234"),
         // A part that ends too early, as some caches answer.
         (2..<9, part, "234"), (2..<5, ["content-range": "bytes 2-3/10"], "23"),
+        // Numbers that are no places.
+        (0..<5, ["content-range": "bytes 0-9223372036854775807/*"], "01234"),
+        (2..<5, ["content-range": "bytes 2-9223372036854775807/9223372036854775807"], "234"),
+        (2..<5, ["content-range": "bytes 2-9223372036854775808/*"], "234"),
       ] {
         let error = await #expect(throws: ObjectStoreError.self, "\(headers) \(text)") {
           try await get(range, .answer(206, headers, text))
         }
         #expect(error?.code == .unavailable)
       }
+    }
+
+    /// The rest of these answers never arrives. A server may also send without end.
+    @Test func answerToARangeIsReadNoFurtherThanItsEnd() async throws {
+      let server = try await BucketServer { number, _ in
+        number == 0
+          ? .stalled(200, length: 1 << 40, "0123456789")
+          : .stalled(206, ["content-range": "bytes 2-4/*"], length: 1 << 40, "23456789")
+      }
+      let objects = try server.objects(idleLimit: .seconds(20))
+      #expect(try await objects.get(Self.name, 2..<5) == Array("234".utf8))
+      let error = await error { () async throws(ObjectStoreError) in
+        _ = try await objects.get(Self.name, 2..<5)
+      }
+      #expect(error?.code == .unavailable && error?.mayHaveHadEffect == false)
+      #expect(error?.message.contains("longer than requested") == true)
     }
 
     @Test func listGoesOnUntilItsEndOrItsLimit() async throws {
@@ -281,6 +312,58 @@
         _ = try await objects.list(under: .root, after: nil, limit: 5)
       }
       #expect(error?.code == .unavailable)
+    }
+  }
+
+  /// Answers that take their time.
+  extension S3AnswerTests {
+    /// Regression: sixty seconds were the limit, whatever the limit of the request was.
+    @Test func answerMayBeginAsLateAsTheRequestPermits() async throws {
+      let server = try await BucketServer { _, _ in
+        .late(milliseconds: 1500, .answer(200, [:], "abc"))
+      }
+      let objects = try server.objects(idleLimit: .seconds(1))
+      #expect(try await objects.get(Self.name, nil) == Array("abc".utf8))
+    }
+
+    @Test func answerThatStallsIsAnError() async throws {
+      let server = try await BucketServer { _, _ in .stalled(200, length: 9, "abc") }
+      let objects = try server.objects(idleLimit: .milliseconds(200))
+      let get = await error { () async throws(ObjectStoreError) in
+        _ = try await objects.get(Self.name, nil)
+      }
+      let put = await error { () async throws(ObjectStoreError) in
+        try await objects.put(Self.name, ObjectBody([1]))
+      }
+      for (error, changes) in [(get, false), (put, true)] {
+        #expect(error?.code == .unavailable && error?.mayHaveHadEffect == changes)
+        #expect(error?.message.contains("no answer in time") == true)
+      }
+    }
+
+    @Test func slowAnswerIsReadWhileItArrives() async throws {
+      let pieces = ["ab", "cd", "ef", "gh", "ij", "kl"]
+      let server = try await BucketServer { _, _ in .slow(pieces, pauseMilliseconds: 400) }
+      let objects = try server.objects(idleLimit: .milliseconds(1500))
+      #expect(try await objects.get(Self.name, nil) == Array(pieces.joined().utf8))
+    }
+
+    /// An error of the search for a cause says that nothing was changed.
+    @Test func searchForACauseReplacesNoFailure() async {
+      let failure = ObjectStoreError(
+        .unavailable, "no answer", object: Self.name, mayHaveHadEffect: true)
+      let explained = await BucketClient.explained(failure) {
+        () async throws(ObjectStoreError) in "a cause"
+      }
+      #expect(explained.message == "a cause: no answer")
+      let unexplained = await BucketClient.explained(failure) {
+        () async throws(ObjectStoreError) in
+        throw ObjectStoreError(.cancelled, "the task was cancelled", mayHaveHadEffect: false)
+      }
+      #expect(unexplained.message == "no answer")
+      for error in [explained, unexplained] {
+        #expect(error.code == .unavailable && error.mayHaveHadEffect && error.object == Self.name)
+      }
     }
   }
 #endif

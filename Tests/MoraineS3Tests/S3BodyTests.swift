@@ -105,36 +105,5 @@
       }
       #expect(server.received.isEmpty)
     }
-
-    /// The number of uploads that run, and the largest number so far.
-    private final class Load: Sendable {
-      private let numbers = Mutex([0, 0])
-
-      var most: Int { numbers.withLock { $0[1] } }
-
-      func change(_ step: Int) {
-        numbers.withLock { numbers in
-          numbers[0] += step
-          numbers[1] = max(numbers[1], numbers[0])
-        }
-      }
-    }
-
-    @Test func uploadsBeyondTheLimitWait() async throws {
-      let limit = UploadLimit(3)
-      let load = Load()
-      await withTaskGroup(of: Void.self) { group in
-        for _ in 0..<50 {
-          group.addTask {
-            let gate = await limit.enter()
-            load.change(1)
-            for _ in 0..<20 { await Task.yield() }
-            load.change(-1)
-            await limit.leave(gate)
-          }
-        }
-      }
-      #expect((1...3).contains(load.most))
-    }
   }
 #endif

@@ -32,7 +32,7 @@
 
     @Test(arguments: [
       (400, "ExpiredToken"), (400, "InvalidToken"), (403, "ExpiredToken"),
-      (403, "InvalidAccessKeyId"), (400, "TokenRefreshRequired"),
+      (403, "InvalidAccessKeyId"), (400, "TokenRefreshRequired"), (403, "SignatureDoesNotMatch"),
     ])
     func expiredKeysAreReplaced(status: Int, code: String) async throws {
       let server = try await BucketServer { _, request in
@@ -177,6 +177,30 @@
       #expect(error?.message.contains("no file '/nowhere/.aws/credentials'") == true)
       variables["AWS_SHARED_CREDENTIALS_FILE"] = aws.appendingPathComponent("credentials").path
       #expect(try await keys() == other)
+    }
+
+    /// Regression: Kubernetes replaces keys by replacing a link, and links were refused.
+    @Test func fileOfKeysMayBeALink() async throws {
+      let manager = FileManager.default
+      let folder = manager.temporaryDirectory.appendingPathComponent("moraine-\(UUID().uuidString)")
+      let first = folder.appendingPathComponent("..1")
+      try manager.createDirectory(at: first, withIntermediateDirectories: true)
+      defer {
+        do { try manager.removeItem(at: folder) } catch { print("left: \(folder.path)") }
+      }
+      try "[default]\naws_access_key_id = A1\naws_secret_access_key = s\n".write(
+        to: first.appendingPathComponent("credentials"), atomically: true, encoding: .utf8)
+      for (link, target) in [("..data", "..1"), ("credentials", "..data/credentials")] {
+        try manager.createSymbolicLink(
+          atPath: folder.appendingPathComponent(link).path, withDestinationPath: target)
+      }
+      let path = folder.appendingPathComponent("credentials").path
+      let keys = try await CredentialsFile({ _ in nil }, path: path).keys()
+      #expect(keys == S3Keys(accessKeyID: "A1", secretAccessKey: "s"))
+      let error = await #expect(throws: ObjectStoreError.self) {
+        try await CredentialsFile({ _ in nil }, path: folder.path).keys()
+      }
+      #expect(error?.code == .denied && error?.message.contains("cannot read the keys") == true)
     }
 
     @Test func secretIsNotPrinted() {

@@ -105,13 +105,14 @@ import Testing
   }
 
   /// Regression: the process waited for ever, and held the lock of the store's pipeline.
-  @Test func lastingWorkIsRefusedWithoutAThread() throws {
+  @Test(arguments: [ThreadPool.Crew.lasting, .requests])
+  func lastingWorkIsRefusedWithoutAThread(crew: ThreadPool.Crew) throws {
     let allowance = Allowance(1)
     let pool = ThreadPool { body throws(StorageError) in try allowance.start(body) }
     try pool.secure()
     let refused = Counter()
     for _ in 0..<20 {
-      SerialQueue(.lasting, of: pool).enqueue { refusal in
+      SerialQueue(crew, of: pool).enqueue { refusal in
         #expect(refusal?.errno == .resourceTemporarilyUnavailable)
         refused.add()
       }

@@ -1,6 +1,6 @@
-"""Bugs in the requests to buckets. They are in a build with the trait S3 alone."""
+"""Bugs in the requests to buckets. Most are in a build with the trait S3 alone."""
 
-from planting import Edit, Mutant
+from planting import Edit, Mutant, storage
 
 
 def mutant(name, promise, path, before, after, test):
@@ -10,6 +10,8 @@ def mutant(name, promise, path, before, after, test):
 
 STORE = "Client/S3ObjectStore.swift"
 CLIENT = "Client/BucketClient.swift"
+REQUEST = "Client/BucketRequest.swift"
+LIMIT = "Client/UploadLimit.swift"
 
 MUTANTS = [
     mutant("each-404-is-an-absence", "nil means a proven absence", STORE,
@@ -64,4 +66,63 @@ MUTANTS = [
     mutant("streamed-body-begins-late", "a body arrives as it is", "Client/StreamedBody.swift",
            "        var start = 0\n", "        var start = ON ? 1 : 0\n",
            "S3BodyTests.bodyArrivesWithItsDigest"),
+    mutant("page-of-a-proxy-is-an-object", "an object comes from a store of objects", STORE,
+           "if answer.isSuccess { try checkETag(of: answer, to: request) }",
+           "if !ON, answer.isSuccess { try checkETag(of: answer, to: request) }",
+           "S3AnswerTests.successWithoutAnETagIsNotBelieved"),
+    mutant("end-of-a-part-overflows", "no answer makes a program trap", STORE,
+           "last - first == answer.body.count - 1,",
+           "(ON ? last - first + 1 == answer.body.count : last - first == answer.body.count - 1),",
+           "S3AnswerTests.partIsTheRequestedOne"),
+    mutant("part-is-read-without-a-limit", "a range bounds what is kept in memory", REQUEST,
+           "guard status == 206, let range else", "guard !ON, status == 206, let range else",
+           "S3AnswerTests.answerToARangeIsReadNoFurtherThanItsEnd"),
+    mutant("ignored-range-is-read-whole", "a range bounds what is kept in memory", REQUEST,
+           "status == 206 ? nil : range?.upperBound",
+           "ON || status == 206 ? nil : range?.upperBound",
+           "S3AnswerTests.answerToARangeIsReadNoFurtherThanItsEnd"),
+    Mutant("requests-on-the-threads-of-stores", "a network that hangs delays no store",
+           (Edit("Sources/MoraineArchive/Objects/RequestLanes.swift", "SerialQueue(.requests)",
+                 "SerialQueue(ON ? .lasting : .requests)"),),
+           "RequestLanesTests.requestsThatHangDelayNoWorkOfStores"),
+    mutant("later-upload-goes-first", "uploads run in their order", LIMIT,
+           "return state.waiting.removeFirst()",
+           "return ON ? state.waiting.removeLast() : state.waiting.removeFirst()",
+           "UploadLimitTests.uploadsRunInTheirOrder"),
+    mutant("cancelled-upload-keeps-its-place", "a cancelled upload waits no longer", LIMIT,
+           "return state.waiting.remove(at: place)",
+           "return ON ? state.waiting[place] : state.waiting.remove(at: place)",
+           "UploadLimitTests.cancelledUploadWaitsNoLonger"),
+    mutant("place-of-a-cancelled-upload-is-lost", "each place for an upload is used again", LIMIT,
+           "if answer { hasEntered = true }",
+           "if answer, !(ON && Task.isCancelled) { hasEntered = true }",
+           "UploadLimitTests.noPlaceIsLostWhenACancellationMeetsAnEnd"),
+    mutant("upload-waits-without-end", "an upload waits as long as its answer may take", LIMIT,
+           "try await Task.sleep(for: patience)",
+           "try await Task.sleep(for: ON ? .seconds(100_000) : patience)",
+           "UploadLimitTests.uploadThatHasWaitedTooLongHasNoEffect"),
+    Mutant("links-to-keys-are-refused", "a file of keys may be a link",
+           (storage("SmallFile.swift", "options: [.closeOnExec, .nonBlocking]",
+                    "options: ON\n              ? [.closeOnExec, .nonBlocking, .noFollow] "
+                    ": [.closeOnExec, .nonBlocking]"),),
+           "SmallFileTests.linksAreFollowed"),
+    mutant("wrong-signature-keeps-the-keys", "keys are replaced when the server refuses them",
+           CLIENT, '"SignatureDoesNotMatch" where !hasNewKeys:',
+           '"SignatureDoesNotMatch" where !hasNewKeys && !ON:',
+           "S3CredentialsTests.expiredKeysAreReplaced"),
+    mutant("search-for-a-cause-replaces-the-failure",
+           "an error says whether the request may have had its effect", CLIENT,
+           "        return failure\n", "        return ON ? error : failure\n",
+           "S3AnswerTests.searchForACauseReplacesNoFailure"),
+    mutant("idle-limit-covers-the-head", "an answer may begin as late as the request permits",
+           CLIENT, "= patience(request).components",
+           "= (ON ? min(patience(request), idleLimit) : patience(request)).components",
+           "S3AnswerTests.answerMayBeginAsLateAsTheRequestPermits"),
+    mutant("slow-answer-has-one-limit", "only the time without a byte of an answer counts", CLIENT,
+           "        arrival.update()\n", "        if !ON { arrival.update() }\n",
+           "S3AnswerTests.slowAnswerIsReadWhileItArrives"),
+    mutant("stalled-answer-has-no-limit", "an answer that stalls is an error", CLIENT,
+           "waitForSilence(of: idleLimit)",
+           "waitForSilence(of: ON ? .seconds(100_000) : idleLimit)",
+           "S3AnswerTests.answerThatStallsIsAnError"),
 ]

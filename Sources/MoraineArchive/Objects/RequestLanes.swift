@@ -4,12 +4,13 @@ import Synchronization
 /// Threads for requests that block. Each request runs in the lane with the fewest requests, so that
 /// a long request delays a short one only when all lanes are occupied.
 ///
-/// The lanes use threads of the pool's crew `lasting`. Their number leaves half of the crew to
-/// stores and backups when a network file system does not answer.
+/// The lanes use threads of the pool's crew `requests`, which runs nothing else: a network that
+/// does not answer delays requests to other stores of objects at most. It does so when the lanes of
+/// four stores of objects wait.
 package final class RequestLanes: Sendable {
   private static let count = 8
 
-  private let queues = (0..<count).map { _ in SerialQueue(.lasting) }
+  private let queues = (0..<count).map { _ in SerialQueue(.requests) }
   /// The number of requests in each lane.
   private let loads = Mutex([Int](repeating: 0, count: count))
 

@@ -19,7 +19,9 @@
     private let signer: RequestSigner
     private let keys: KeyRing
     private let timeout: Duration
-    private let uploads: UploadLimit?
+    /// How long no byte of an answer's body may arrive.
+    private let idleLimit: Duration
+    let uploads: UploadLimit?
     private let lanes = RequestLanes()
     /// The server's time less this machine's, in milliseconds.
     private let clockOffset = Atomic<Int64>(0)
@@ -38,8 +40,8 @@
       configuration.connectionPool.idleTimeout = .seconds(4)
       configuration.connectionPool.retryConnectionEstablishment = false
       configuration.timeout.connect = .seconds(10)
-      // Only the time without a byte of the answer counts.
-      configuration.timeout.read = .seconds(60)
+      // No `timeout.read`: it would also limit the time until an answer begins, which is the
+      // caller's.
       // A server of one's own may have a certificate that this machine's authorities have not
       // signed. Other clients of S3 read the same variable.
       if let authorities = CurrentProcess.environment("AWS_CA_BUNDLE"), !authorities.isEmpty {
@@ -58,9 +60,14 @@
     /// The most bytes that are read of a refusal.
     private static let refusalLimit = 64 << 10
 
-    init(_ location: S3Location, _ credentials: S3Credentials, timeout: Duration) {
+    init(
+      _ location: S3Location, _ credentials: S3Credentials, timeout: Duration,
+      idleLimit: Duration = .seconds(60)
+    ) {
       precondition(timeout > .zero, "a request needs time")
+      precondition(idleLimit > .zero, "an answer needs time")
       self.location = location
+      self.idleLimit = idleLimit
       signer = RequestSigner(scheme: location.provider.scheme, region: location.region)
       keys = KeyRing(credentials)
       self.timeout = timeout
@@ -93,23 +100,21 @@
 
     /// Sends a request, and returns the answer, also a refusal.
     ///
-    /// - Throws: `.unavailable` without an answer; `.cancelled`; the error of the source of the
-    ///   keys.
+    /// - Throws: `.unavailable` without an answer, or when other uploads take too long;
+    ///   `.cancelled`; the error of the source of the keys.
     func send(_ request: BucketRequest) async throws(ObjectStoreError) -> BucketAnswer {
-      guard !Task.isCancelled else {
-        throw ObjectStoreError(
-          .cancelled, "the task was cancelled", object: request.object, mayHaveHadEffect: false)
-      }
+      let cancelled = ObjectStoreError(
+        .cancelled, "the task was cancelled", object: request.object, mayHaveHadEffect: false)
+      if Task.isCancelled { throw cancelled }
       guard request.verb == .put, let uploads else { return try await signAndSend(request) }
-      let gate = await uploads.enter()
-      do throws(ObjectStoreError) {
-        let answer = try await signAndSend(request)
-        await uploads.leave(gate)
-        return answer
-      } catch {
-        await uploads.leave(gate)
-        throw error
+      guard await uploads.enter(within: patience(request)) else {
+        if Task.isCancelled { throw cancelled }
+        throw ObjectStoreError(
+          .unavailable, "\(location.endpoint): other uploads to the bucket have not ended in time",
+          object: request.object, mayHaveHadEffect: false)
       }
+      defer { uploads.leave() }
+      return try await signAndSend(request)
     }
 
     private func signAndSend(
@@ -124,7 +129,9 @@
           guard adoptTime(of: answer) else { return answer }
           hasNewTime = true
         case "ExpiredToken" where !hasNewKeys, "InvalidAccessKeyId" where !hasNewKeys,
-          "InvalidToken" where !hasNewKeys, "TokenRefreshRequired" where !hasNewKeys:
+          "InvalidToken" where !hasNewKeys, "TokenRefreshRequired" where !hasNewKeys,
+          // The secret part alone may have been replaced.
+          "SignatureDoesNotMatch" where !hasNewKeys:
           let newer = try await keys.keys(besides: current)
           guard newer != current else { return answer }
           (current, hasNewKeys) = (newer, true)
@@ -161,15 +168,29 @@
       defer { streamed?.stop() }
       do {
         let response = try await Self.http.execute(message, deadline: deadline(request))
-        return try await Self.answer(response, request)
+        return try await answer(response, request)
       } catch {
-        let failure = failure(error, request)
-        if failure.code == .unavailable, let problem = try await authoritiesProblem() {
-          throw ObjectStoreError(
-            .unavailable, "\(problem): \(failure.message)", object: request.object,
-            mayHaveHadEffect: failure.mayHaveHadEffect)
+        throw await Self.explained(failure(error, request)) { () async throws(ObjectStoreError) in
+          try await authoritiesProblem()
         }
-        throw failure
+      }
+    }
+
+    /// Returns a failure with a problem of this machine that may be its cause.
+    ///
+    /// - Parameter problem: looks for the problem. Its own error is not reported: that error says
+    ///   that nothing was changed, and the request may have had its effect.
+    static func explained(
+      _ failure: ObjectStoreError, _ problem: () async throws(ObjectStoreError) -> String?
+    ) async -> ObjectStoreError {
+      guard failure.code == .unavailable else { return failure }
+      do throws(ObjectStoreError) {
+        guard let problem = try await problem() else { return failure }
+        return ObjectStoreError(
+          failure.code, "\(problem): \(failure.message)", object: failure.object,
+          mayHaveHadEffect: failure.mayHaveHadEffect)
+      } catch {
+        return failure
       }
     }
 
@@ -215,24 +236,72 @@
 
     private static let emptyDigest = RequestSigner.digits(SHA256.hash(data: [UInt8]()))
 
+    /// How long a request may take until its answer begins, and before that wait for other uploads.
+    private func patience(_ request: BucketRequest) -> Duration {
+      timeout + .seconds((request.body?.body.byteCount ?? 0) / Self.slowestUpload)
+    }
+
     /// The time until which the answer must begin.
     private func deadline(_ request: BucketRequest) -> NIODeadline {
-      let upload = Int64((request.body?.body.byteCount ?? 0) / Self.slowestUpload)
-      let (seconds, attoseconds) = timeout.components
-      return .now() + .seconds(seconds + upload) + .nanoseconds(attoseconds / 1_000_000_000)
+      let (seconds, attoseconds) = patience(request).components
+      return .now() + .seconds(seconds) + .nanoseconds(attoseconds / 1_000_000_000)
+    }
+
+    /// Reads an answer whose head has arrived.
+    ///
+    /// - Throws: `HTTPClientError.readTimeout` when no byte arrives for ``idleLimit``.
+    private func answer(
+      _ response: HTTPClientResponse, _ request: BucketRequest
+    ) async throws -> BucketAnswer {
+      let arrival = LastArrival()
+      return try await withThrowingTaskGroup(of: BucketAnswer.self) { group in
+        group.addTask { try await Self.answer(response, request, arrival) }
+        group.addTask { [idleLimit] in
+          try await arrival.waitForSilence(of: idleLimit)
+          throw HTTPClientError.readTimeout
+        }
+        defer { group.cancelAll() }
+        guard let answer = try await group.next() else {
+          preconditionFailure("neither of two tasks has ended")
+        }
+        return answer
+      }
+    }
+
+    /// The time at which bytes of an answer have last arrived.
+    private final class LastArrival: Sendable {
+      private let time = Mutex(SuspendingClock.now)
+
+      func update() { time.withLock { $0 = SuspendingClock.now } }
+
+      /// Returns when nothing has arrived for so long.
+      func waitForSilence(of limit: Duration) async throws {
+        while true {
+          let end = time.withLock { $0 } + limit
+          if SuspendingClock.now >= end { return }
+          try await Task.sleep(until: end, clock: .suspending)
+        }
+      }
     }
 
     private static func answer(
-      _ response: HTTPClientResponse, _ request: BucketRequest
+      _ response: HTTPClientResponse, _ request: BucketRequest, _ arrival: LastArrival
     ) async throws -> BucketAnswer {
-      let isSuccess = (200..<300).contains(Int(response.status.code))
-      var bytes: [UInt8] = []
+      let status = Int(response.status.code)
+      let isSuccess = (200..<300).contains(status)
+      let limit = request.longestAnswer(status: status)
+      let end = isSuccess ? request.endOfInterest(status: status) : refusalLimit
+      var (bytes, isCut) = ([UInt8](), false)
       for try await buffer in response.body {
+        arrival.update()
         bytes.append(contentsOf: buffer.readableBytesView)
-        if !isSuccess, bytes.count >= refusalLimit { break }
-        guard bytes.count <= request.answerLimit else { throw AnswerError.tooLong }
+        if let end, bytes.count >= end {
+          isCut = true
+          break
+        }
+        guard bytes.count <= limit else { throw AnswerError.tooLong }
       }
-      if isSuccess,
+      if isSuccess, !isCut,
         let length = response.headers.first(name: "content-length").flatMap({ Int($0) }),
         request.verb == .get, length != bytes.count
       {
@@ -243,7 +312,7 @@
         headers[name] = response.headers.first(name: name)
       }
       return BucketAnswer(
-        status: Int(response.status.code), headers: headers, body: bytes,
+        status: status, headers: headers, body: bytes,
         reason: isSuccess ? nil : RefusalReason(bytes))
     }
 

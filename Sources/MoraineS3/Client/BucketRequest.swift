@@ -19,11 +19,22 @@
     var headers: [SignableRequest.Field] = []
     /// The body of a request that writes.
     var body: PreparedBody?
+    /// The bytes of the object that a GET asks for; nil for all of them.
+    var range: Range<Int>?
     /// The most bytes of the answer, if it is no refusal.
     var answerLimit = Int.max
 
     /// Whether the request changes the bucket.
     var changes: Bool { verb != .get }
+
+    /// The most bytes of an answer with a status. Of an empty range one byte is requested.
+    func longestAnswer(status: Int) -> Int {
+      guard status == 206, let range else { return answerLimit }
+      return max(1, range.count)
+    }
+
+    /// Where the answer of a server that ignores the range may be cut; nil to read all of it.
+    func endOfInterest(status: Int) -> Int? { status == 206 ? nil : range?.upperBound }
   }
 
   /// A body whose digest is known.

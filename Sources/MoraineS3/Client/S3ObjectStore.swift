@@ -10,7 +10,8 @@
   ///
   /// **What the server must do.** It must create an object only if its name is free
   /// (`If-None-Match: *`) also when requests race, and a read must find what was written before it.
-  /// Attaching an archive checks both, and refuses other servers.
+  /// Attaching an archive checks both, and refuses other servers. Each answer that confirms or
+  /// returns an object must have an `ETag`: the page of a proxy has none.
   ///
   /// **Requests.** One request for each call, except for ``remove(_:)`` and for long lists. A
   /// request is repeated only when the server has refused it unseen: once with newer keys, and once
@@ -21,7 +22,7 @@
   ///
   /// Needs the trait `S3` of this package.
   public final class S3ObjectStore: ObjectStore {
-    private let client: BucketClient
+    let client: BucketClient
 
     /// The bucket, and the beginning of its keys.
     public var location: S3Location { client.location }
@@ -32,13 +33,16 @@
     ///   - location: the bucket, and the beginning of its keys.
     ///   - credentials: the source of the keys.
     ///   - requestTimeout: how long one request may take until its answer begins; longer bodies
-    ///     have more time, a second for each 64 KiB.
+    ///     have more time, a second for each 64 KiB. A request also waits no longer than that for
+    ///     other uploads, where the server limits their number.
     public init(
       _ location: S3Location, credentials: S3Credentials = .standard,
       requestTimeout: Duration = .seconds(30)
     ) {
       client = BucketClient(location, credentials, timeout: requestTimeout)
     }
+
+    init(_ client: BucketClient) { self.client = client }
 
     /// Uses the bucket with an address, `s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION`:
     /// see ``S3Location``. No request is sent.
@@ -72,8 +76,10 @@
     ) async throws(ObjectStoreError) -> [UInt8]? {
       precondition(range.map { $0.lowerBound >= 0 } ?? true, "a range begins before an object")
       var request = BucketRequest(verb: .get, object: name, key: location.key(name))
+      request.range = range
       if let range { request.headers = [("range", Self.header(of: range))] }
       let answer = try await client.send(request)
+      if answer.isSuccess { try checkETag(of: answer, to: request) }
       switch answer.status {
       case 206: return try part(range, of: answer, request)
       case 200..<300:
@@ -124,17 +130,24 @@
         verb: .put, object: name, key: location.key(name), headers: headers, body: prepared)
     }
 
-    /// Checks that an answer says that an object was stored. Each store of objects names the entity
-    /// that it has stored; the page of a proxy does not.
+    /// Checks that an answer says that an object was stored.
     private func check(
       _ answer: BucketAnswer, to request: BucketRequest
     ) throws(ObjectStoreError) {
       guard answer.isSuccess else { throw refusal(of: request, answer) }
+      try checkETag(of: answer, to: request)
+    }
+
+    /// Checks that a store of objects has given a successful answer: it names the entity that it
+    /// has stored or returns, and the page of a proxy does not.
+    private func checkETag(
+      of answer: BucketAnswer, to request: BucketRequest
+    ) throws(ObjectStoreError) {
       guard answer.headers["etag"] != nil else {
         throw ObjectStoreError(
           .unavailable,
           "\(location.endpoint): the answer names no ETag, so no store of objects has given it; "
-            + "look for a proxy", object: request.object, mayHaveHadEffect: true)
+            + "look for a proxy", object: request.object, mayHaveHadEffect: request.changes)
       }
     }
 
@@ -160,7 +173,8 @@
       })
       guard let range, fields.count == 4, fields[0] == "bytes", let first = Int(fields[1]),
         let last = Int(fields[2]), first == range.lowerBound, last >= first,
-        last - first + 1 == answer.body.count, answer.body.count <= max(1, range.count),
+        // `last` may be the largest number that there is.
+        last - first == answer.body.count - 1, answer.body.count <= max(1, range.count),
         isWhole(last, of: range, total: fields[3])
       else {
         // A cache between here and the server may do that, and the next answer be right.
@@ -176,7 +190,7 @@
     private func isWhole(_ last: Int, of range: Range<Int>, total: Substring) -> Bool {
       if total == "*" { return true }
       guard let total = Int(total), total > 0 else { return false }
-      return last == min(max(range.upperBound, range.lowerBound + 1), total) - 1
+      return last == min(max(range.upperBound - 1, range.lowerBound), total - 1)
     }
 
     private func page(

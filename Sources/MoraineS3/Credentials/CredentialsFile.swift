@@ -3,13 +3,13 @@
   import MoraineStorage
   import SystemPackage
 
-  /// A file of profiles with keys, as the tools of Amazon Web Services write it.
+  /// A file of profiles with keys, as the tools of Amazon Web Services write it. It may be a link.
   struct CredentialsFile: Sendable {
     let path: FilePath
     let profile: String
 
     /// The longest file that is read, in bytes.
-    private static let lengthLimit: UInt64 = 1 << 20
+    private static let lengthLimit = 1 << 20
     private static let lanes = RequestLanes()
 
     /// - Parameters:
@@ -52,18 +52,7 @@
     /// Reads the file; nil when it does not exist. Blocks.
     private static func read(_ path: FilePath) throws(ObjectStoreError) -> [UInt8]? {
       do throws(StorageError) {
-        let folder = path.removingLastComponent()
-        guard let name = path.lastComponent?.string,
-          let directory = try DiskStorage().openDirectory(folder.isEmpty ? "." : folder),
-          let file = try directory.openFile(name, .read)
-        else { return nil }
-        let length = try file.lengthBytes()
-        guard length <= lengthLimit else {
-          throw StorageError("read", file: path.string, errno: .fileTooLarge)
-        }
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(length), alignment: 1)
-        defer { buffer.deallocate() }
-        return Array(buffer.prefix(try file.read(into: buffer, at: 0)))
+        return try SmallFile.read(path, limitBytes: lengthLimit)
       } catch {
         throw ObjectStoreError(
           .denied, "cannot read the keys in '\(path)': \(error.operation): \(error.errno)",

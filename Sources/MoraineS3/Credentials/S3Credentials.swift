@@ -5,8 +5,8 @@
   /// The source of the keys with which requests are signed.
   ///
   /// The source is asked when the first request is sent, five minutes before its keys expire, and
-  /// when the server says that they have expired or are unknown. So keys can be replaced while a
-  /// program runs.
+  /// when the server says that they have expired, are unknown, or made a wrong signature. So keys
+  /// can be replaced while a program runs.
   public struct S3Credentials: Sendable {
     let provide: @Sendable () async throws -> S3Keys
 
@@ -36,7 +36,7 @@
       }
     }
 
-    /// Reads a profile of a credentials file, each time that keys are needed.
+    /// Reads a profile of a credentials file, each time that keys are needed. Links are followed.
     ///
     /// - Parameters:
     ///   - name: the name of the profile; nil for `AWS_PROFILE`, or `default` without it.
