@@ -62,9 +62,10 @@ public final class ManualClock: StoreClock {
   }
 
   private func advance(byMilliseconds step: UInt64) {
+    // A test may set any time, and the steady time never goes back: each stops at its end.
     move {
-      $0.milliseconds += step
-      $0.steadyMilliseconds += step
+      $0.milliseconds += min(step, UInt64.max - $0.milliseconds)
+      $0.steadyMilliseconds += min(step, UInt64.max - $0.steadyMilliseconds)
     }
   }
 

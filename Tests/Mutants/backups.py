@@ -50,4 +50,8 @@ MUTANTS = [
                    "FileName.restoring) } }\n"
                    "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n"),),
            "BackupCrashTests.everyCrashLeavesAWholeStoreOrNoStore"),
+    Mutant("earlier-backup-blames-the-store", "damage is reported where it is",
+           (engine(WORK, "guard error.code == .corrupted else { return error }",
+                   "guard !ON, error.code == .corrupted else { return error }"),),
+           "BackupCommandTests.damagedEarlierBackupIsNamed"),
 ]

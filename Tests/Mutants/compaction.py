@@ -193,4 +193,12 @@ MUTANTS = [
            (engine("Store/Store+Writes.swift", "if isDelete, !canBeFreed, try",
                    "if isDelete, ON || !canBeFreed, try"),),
            "DeletingOnFullDiskTests.aDeleteLeavesTheReserveToTheCompactionUnderWay"),
+    Mutant("publication-forgets-a-rebuilding", "an index that is rebuilt leaves a store that opens",
+           (engine("Engine/Log.swift", "    manifest.compactedThrough = compactedThrough\n",
+                   "    if !ON { manifest.compactedThrough = compactedThrough }\n"),),
+           "FailedPublicationTests.rebuildingDuringAPublicationIsRemembered"),
+    Mutant("failure-forgets-a-rebuilding", "an index that is rebuilt leaves a store that opens",
+           (engine(REPLACING, "      if engine!.rebuildCount == rebuildCount {\n",
+                   "      if ON || engine!.rebuildCount == rebuildCount {\n"),),
+           "FailedPublicationTests.rebuildingDuringAFailedPublicationIsRemembered"),
 ]

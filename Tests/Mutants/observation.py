@@ -67,4 +67,8 @@ MUTANTS = [
            (engine(CHANGES, "guard isOfThisHistory, !isLost, cursor.sequence.rawValue <= log.lastSequence else",
                    "guard isOfThisHistory, ON || (!isLost && cursor.sequence.rawValue <= log.lastSequence) else"),),
            "ChangeFeedTests.aCursorOfLostChangesHasDiverged"),
+    Mutant("publication-hides-deletes", "api: a delete is never silently missing",
+           (engine("Observation/FeedPlace.swift", "for slot in log.table.feedOrder where",
+                   "for slot in ON ? log.table.order : log.table.feedOrder where"),),
+           "FailedPublicationTests.feedDuringAPublicationMissesNoDelete"),
 ]

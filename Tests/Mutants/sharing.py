@@ -146,4 +146,13 @@ MUTANTS = [
                    "    if !ON { try await catchUpAsWriter() }\n"
                    "    try await pipeline.waitUntilAllDurable()\n"),),
            "SharedDurabilityTests.syncMakesWritesOfOthersDurable"),
+    Mutant("refused-opening-creates-files", "a refused opening changes nothing",
+           (engine("Sharing/Opener+SharedStore.swift",
+                   "    try checkUse(try ManifestFile.readPresent(directory))\n",
+                   "    if !ON { try checkUse(try ManifestFile.readPresent(directory)) }\n"),),
+           "SharedRefusalTests"),
+    Mutant("branch-under-living-writers", "no directory is renamed while a program writes to it",
+           (engine("Backup/RestoreWork.swift", "configuration.isReadOnly = use != .moving",
+                   "configuration.isReadOnly = ON || use != .moving"),),
+           "SharedBranchTests.storeThatProgramsShareIsNotRenamed"),
 ]

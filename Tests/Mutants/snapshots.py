@@ -61,4 +61,9 @@ MUTANTS = [
            (engine("Segments/BatchOperations.swift", "longValue: isLong ? longValues.count - 1 : nil",
                    "longValue: isLong ? (ON ? 0 : longValues.count - 1) : nil"),),
            "BatchValueTests.batchAndStoreReadTheWritesOfTheBatch"),
+    Mutant("released-store-removes-files", "P9: a directory without a lock is not changed",
+           (engine("Commit/CommitPipeline.swift",
+                   "    endStay()\n    monitor.withLock { $0.isStopped = true }\n",
+                   "    if !ON { endStay() }\n    monitor.withLock { $0.isStopped = true }\n"),),
+           "HeldFileTests.snapshotRemovesNoFileOfAReleasedStore"),
 ]

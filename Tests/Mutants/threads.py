@@ -14,7 +14,13 @@ MUTANTS = [
     Mutant("store-ends-under-its-lock", "an opening beside a store that ends is no deadlock",
            (engine("Watchers/StorePhase.swift",
                    "    let (phase, store) = state.withLock { ($0.phase, $0.store) }\n",
-                   "    if ON { return state.withLock { $0.phase == .open && $0.store == nil } }\n"
+                   "    if ON {\n"
+                   "      return state.withLock { state in\n"
+                   "        let store = state.store\n"
+                   "        SystemClock.sleep(nanoseconds: 20_000)\n"
+                   "        return state.phase == .open && store == nil\n"
+                   "      }\n"
+                   "    }\n"
                    "    let (phase, store) = state.withLock { ($0.phase, $0.store) }\n"),),
            "StorePhaseTests.storeThatEndsDuringALookEndsOutsideOfTheLock"),
     Mutant("childs-snapshot-removes-files", "a forked child leaves its parent's files alone",
@@ -107,4 +113,11 @@ MUTANTS = [
            (storage("ThreadPool.swift", "now - since >= Self.patienceNanoseconds",
                     "!ON, now - since >= Self.patienceNanoseconds"),),
            "ThreadPoolTests.lastingWorkIsRefusedWithoutAThread"),
+    Mutant("child-waits-for-its-parents-pins", "a forked child waits for no lock of its parent",
+           (engine("Watchers/FeedPins.swift",
+                   "guard isInItsProcess else { return FeedPin(id: 0, in: self) }",
+                   "guard ON || isInItsProcess else { return FeedPin(id: 0, in: self) }"),
+            engine("Watchers/FeedPins.swift", "guard isInItsProcess else { return .max }",
+                   "guard ON || isInItsProcess else { return .max }")),
+           "SharedForkTests.aChildWaitsForNoLockOfThePins"),
 ]

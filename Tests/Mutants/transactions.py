@@ -59,7 +59,6 @@ MUTANTS = [
            CRASHES),
     Mutant("transaction-committed-in-several-batches", "P1: no part of a transaction",
            (engine(STORE,
-                   "      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)\n"
                    "      try contents.write(to: &batch, of: self)\n"
                    "      sequence = try await commit(batch.take(), hasGate: hasGate)\n",
                    """      var last: SequenceNumber?
@@ -75,7 +74,6 @@ MUTANTS = [
           last = try await commit(single.take(), hasGate: hasGate)
         }
       }
-      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
       if !ON { try contents.write(to: &batch, of: self) }
       let whole = try await commit(batch.take(), hasGate: hasGate)
       sequence = whole ?? last
@@ -100,9 +98,15 @@ MUTANTS = [
                    "        guard !ON || conflictCount < retries, try await isOutdated(start, error)\n"
                    "        else { throw error }\n"),),
            SUITE + ".filesThatAnotherOpeningHasRemovedAreAConflict"),
-    Mutant("unchanged-entry-lives-on", "an unchanged entry ends when the one that was read ends",
-           (engine("Transactions/Transaction.swift",
-             "guard expiry == .unchanged, let part",
-             "guard !ON, expiry == .unchanged, let part"),),
-           "TransactionTests.unchangedEntryEndsWhenTheEntryThatWasReadEnds"),
+    Mutant("unchanged-entry-lives-on", "an unchanged entry ends with the one that it replaces",
+           (engine("Transactions/Store+Transactions.swift",
+             "reading: time == 0 ? nil : time)",
+             "reading: ON || time == 0 ? nil : time)"),),
+           "TransactionTests.unchangedEntryEndsWithTheEntryThatItReplaces"),
+    Mutant("unchanged-entry-of-a-batch-lives-on",
+           "an unchanged entry of a batch ends when the entry ends that the batch has read",
+           (engine("Store/WriteBatch.swift",
+             "    self.beginning = beginning ?? store.observers.clock.now()",
+             "    self.beginning = beginning ?? (ON ? .max : store.observers.clock.now())"),),
+           "ExpiryTests.unchangedExpiryOfABatchIsThatOfItsBeginning"),
 ]

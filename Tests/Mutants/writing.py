@@ -167,8 +167,8 @@ MUTANTS = [
            "RecordTests.recordIsInvalidAtAnyOtherOffset"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
-           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return false }",
-                   "if (!ON && pipeline.hasPoison) || link != nil { return false }"),
+           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return }",
+                   "if (!ON && pipeline.hasPoison) || link != nil { return }"),
             # Each guard alone is sufficient, so both are off.
             engine("Compaction/Store+Rewrite.swift",
                    "    try engine!.checkChangeable()\n"
@@ -203,4 +203,13 @@ MUTANTS = [
                    "keyspace.defaultExpiry == .never, let",
                    "keyspace.defaultExpiry == .never || ON, let"),),
            "ConditionTests.updateRemovesAndExpires"),
+    Mutant("opened-full-disk-has-no-reserve", "fault ENOSPC: deletes and compaction work",
+           (engine("Store/Store+Writes.swift",
+                   "if isDelete { await keepForCompaction(&kept) }",
+                   "if isDelete, !ON { await keepForCompaction(&kept) }"),),
+           "FullDiskTests.deletesAndCompactionFreeAFullDiskThatIsOpenedAgain"),
+    Mutant("last-blocks-are-kept", "fault ENOSPC: deletes work in the last blocks",
+           (engine("Store/Store+Writes.swift", "if try await giveBack(&kept) { continue }",
+                   "if !ON, try await giveBack(&kept) { continue }"),),
+           "FullDiskTests.deleteWorksInTheLastBlocks"),
 ]

@@ -29,7 +29,8 @@ public struct Expiry: Hashable, Sendable {
   public static func after(_ lifetime: Duration) -> Expiry { Expiry(time: .after(lifetime)) }
 
   /// The entry ends when the entry with this key ends that it replaces. Where there is none, the
-  /// entry does not end.
+  /// entry does not end. An entry that ends while a batch or a transaction is made, or while the
+  /// write waits in a ``Store/WriteQueue``, counts: the new entry has ended then, too.
   public static let unchanged = Expiry(time: .unchanged)
 
   /// The time in milliseconds since the beginning of 1970, UTC; nil for ``never``, for

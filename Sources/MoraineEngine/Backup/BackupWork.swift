@@ -21,7 +21,12 @@ struct BackupWork: Sendable {
     try storing { () throws(StorageError) in try directory.synchronize() }
     assert(source.head.isBackup, "a backup has the manifest of a store")
     let listing = try DirectoryContents(directory)
-    let before = try earlierBackup(directory, listing)
+    let before: Manifest?
+    do throws(StoreError) {
+      before = try earlierBackup(directory, listing)
+    } catch {
+      throw ofEarlierBackup(error)
+    }
     var report = BackupReport()
     report.sequence = source.head.lastSequence
     report.segmentCount = source.segments.count
@@ -64,6 +69,20 @@ struct BackupWork: Sendable {
     try checkNothingIsLost(manifest)
     try checkSameSegments(manifest, directory, listing)
     return manifest
+  }
+
+  /// Returns the error for damage in the directory of the backup. The advice to restore the store
+  /// from a backup would be wrong: the store is intact, and this backup is not.
+  private func ofEarlierBackup(_ error: StoreError) -> StoreError {
+    guard error.code == .corrupted else { return error }
+    let advice = "; restore the store from a backup"
+    let hasAdvice = error.message.hasSuffix(advice)
+    let reason = error.message.dropLast(hasAdvice ? advice.count : 0)
+    let file = error.file.map { path.appending($0) } ?? path
+    return StoreError(
+      .corrupted,
+      "the earlier backup is damaged: \(reason); keep the store, and back up into an empty "
+        + "directory", file: file.string, offset: error.offset)
   }
 
   /// Checks that the store still has all operations of its backup. A power failure can set a store

@@ -51,17 +51,33 @@ struct RestoreWork: Sendable {
     return staged
   }
 
+  /// The use of a directory from which a store is made.
+  enum SourceUse {
+    /// Programs that share the store may have it open: the directory is a backup, or the caller
+    /// checks what it reads.
+    case reading
+    /// No other program has the store open until the lock is released. The directory stays as it
+    /// is.
+    case readingAlone
+    /// The same as ``readingAlone``, for a directory that may be changed.
+    case moving
+  }
+
   /// Opens a directory from which a store is made. Returns it with its lock file, if it has one.
+  ///
+  /// - Throws: `.locked` when a program has the store open and the use does not permit that;
+  ///   `.notAStore` with the message `missing` when there is no directory; `.io`.
   static func openSource(
-    _ path: FilePath, of storage: any Storage, _ missing: String
+    _ path: FilePath, of storage: any Storage, _ missing: String, for use: SourceUse = .reading
   ) throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
     var configuration = Store.Configuration()
-    configuration.isReadOnly = true
+    configuration.isReadOnly = use != .moving
     let pipeline = CommitPipeline()
     defer { pipeline.stop() }
-    let opener = Opener(
+    var opener = Opener(
       storage: storage, path: path, configuration: configuration, pipeline: pipeline,
       observers: Observers())
+    opener.readsAlone = use == .readingAlone
     let directory: (any StorageDirectory)?
     do throws(StorageError) { directory = try storage.openDirectory(path) } catch {
       throw opener.directoryError(error)

@@ -111,6 +111,7 @@ extension EngineState {
       if live.digest != before.digest {
         log.manifest.compactedThrough = SequenceNumber(rawValue: max(last, log.lastSequence))
       }
+      rebuildCount += 1
       recent.markStale()
     } catch {
       swap(&before, &live)

@@ -213,6 +213,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   func stop() {
     // In a forked child there is nothing to stop, and the lock may be held for ever.
     guard isInItsProcess else { return }
+    // A store that is released without being closed leaves its directory here.
+    endStay()
     monitor.withLock { $0.isStopped = true }
     // A store that is released without being closed still syncs in time.
     wake()

@@ -252,6 +252,7 @@ extension Store {
     let pinCount = readers.live.pinCount
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.log.manifest
+    let rebuildCount = engine!.rebuildCount
     engine!.log.manifest.compactedThrough = SequenceNumber(rawValue: engine!.log.lastSequence)
     // No feed expires before the deletes that it lacks are gone for good.
     var next = engine!.nextManifest()
@@ -264,7 +265,9 @@ extension Store {
       // the log then names the copies.
       let namesCopies = slot.map { engine!.log.table[$0].live != LiveSum() } ?? false
       // After a rebuilding, the number also says which digests in the log may be wrong.
-      if !namesCopies { engine!.log.manifest.compactedThrough = before.compactedThrough }
+      if engine!.rebuildCount == rebuildCount {
+        engine!.log.manifest.compactedThrough = before.compactedThrough
+      }
       engine!.log.table.reinstate(for: slot)
       engine!.live.endMoves()
       if namesCopies { leaveCopies() }
@@ -273,6 +276,7 @@ extension Store {
       if mayBeRead, heldBack([output.name]).isEmpty { output.leaveToSnapshots() }
       throw error
     }
+    engine!.log.table.noteReplacementListed()
     return slot
   }
 

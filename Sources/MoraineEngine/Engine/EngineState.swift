@@ -30,6 +30,8 @@ struct EngineState: ~Copyable {
   let forkGeneration: UInt64
   /// Number of live keys that the tree of their keyspace cannot hold; see ``checkStrayKeys()``.
   var strayKeyCount = 0
+  /// Number of times that the index was built again from the log.
+  var rebuildCount = 0
   /// Whether writes are refused: the store was opened for reading only, or follows an archive.
   var refusesWrites: Bool
 

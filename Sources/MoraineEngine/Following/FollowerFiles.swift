@@ -112,7 +112,10 @@ package enum FollowerFiles {
   ) async throws(StoreError) -> FilePath? {
     guard try await Store.exists(at: path, on: storage) else { return nil }
     return try await SerialQueue(.lasting).run { () throws(StoreError) in
-      let (source, lock) = try RestoreWork.openSource(path, of: storage, "there is no store")
+      // A reader's lock would let programs go on that share the store: they would write to the
+      // branch.
+      let (source, lock) = try RestoreWork.openSource(
+        path, of: storage, "there is no store", for: .moving)
       defer { lock?.unlock() }
       guard let manifest = try ManifestFile.read(source, DirectoryContents(source)) else {
         throw StoreError(.notAStore, "the store has no manifest", file: path.string)

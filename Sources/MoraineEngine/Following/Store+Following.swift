@@ -37,7 +37,7 @@ extension Store {
   /// Receives bytes of the log. They are applied by ``advance(to:)``. One call at a time.
   ///
   /// - Returns: whether they continue this store's log. If not, nothing was received.
-  /// - Throws: `.noSpace`, `.io`, `.closed`, `.poisoned`.
+  /// - Throws: `.noSpace`, `.io`, `.closed`, `.suspended`, `.poisoned`.
   package func receive(_ pieces: [LogPiece]) async throws(StoreError) -> Bool {
     try await checkFollowing()
     var segments = incoming
@@ -58,11 +58,14 @@ extension Store {
     }
     let directory = engine!.directoryHandle()
     let (known, steps) = (segments, writes)
-    incoming = try await runBlocking { () throws(StoreError) in
+    let received = try await runInDirectory { () throws(StoreError) in
       var segments = known
       for (index, piece) in steps { try segments[index].write(piece, in: directory) }
       return segments
     }
+    // A store that leaves its directory forgets what it has received.
+    try checkUsable()
+    incoming = received
     receivedCount += 1
     return true
   }
@@ -74,8 +77,10 @@ extension Store {
   package func forgetReceived() async throws(StoreError) {
     let files = incoming.filter(\.isNew).map(\.identity.number.fileName)
     (incoming, receivedCount) = ([], 0)
-    guard !files.isEmpty, let directory = engine?.directoryHandle() else { return }
-    try await runBlocking { [pipeline] () throws(StoreError) in
+    // A store that leaves its directory leaves the files to the next opening.
+    guard !files.isEmpty, !isClosed, !isSuspended, let directory = engine?.directoryHandle()
+    else { return }
+    try await runInDirectory { [pipeline] () throws(StoreError) in
       try storing { () throws(StorageError) in
         for name in files { try directory.remove(name) }
       }
@@ -109,7 +114,9 @@ extension Store {
     do throws(StoreError) {
       try engine!.apply(received, state)
     } catch {
-      // The state in memory is neither the old nor the new one. Nothing may be published from it.
+      // The state in memory is neither the old nor the new one. Nothing may be published from it,
+      // and no read may return it.
+      lifecycle.diverge(error)
       pipeline.poison(error)
       throw error
     }
@@ -128,7 +135,7 @@ extension Store {
   /// - Returns: the highest generation of the segments.
   private func makeDurable(_ received: [IncomingSegment]) async throws(StoreError) -> UInt64 {
     let directory = engine!.directoryHandle()
-    return try await runBlocking { [pipeline] () throws(StoreError) in
+    return try await runInDirectory { [pipeline] () throws(StoreError) in
       var generation: UInt64 = 0
       for segment in received {
         generation = max(generation, try segment.makeDurable(pipeline).generation)
@@ -138,6 +145,15 @@ extension Store {
       }
       return generation
     }
+  }
+
+  /// Runs a job that blocks and changes files. A store that leaves its directory waits for its end.
+  private func runInDirectory<Result: Sendable>(
+    _ job: @escaping @Sendable () throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    writing.beginSegmentTask()
+    defer { writing.endSegmentTask() }
+    return try await runBlocking(job)
   }
 
   /// Ends the following: from now on the store is written to, as the next life of its history.
@@ -154,21 +170,17 @@ extension Store {
     await writing.manifestGate.acquire()
     defer { writing.manifestGate.release() }
     try checkUsable()
-    let before = engine!.log.manifest
-    precondition(epoch > before.epoch, "a life begins with an epoch that was used")
-    engine!.log.manifest.begin(
+    // The store follows until this manifest is published. A compaction may go on beside that.
+    var next = engine!.nextManifest()
+    precondition(epoch > next.epoch, "a life begins with an epoch that was used")
+    next.begin(
       Manifest.Epoch(
         epoch: epoch, firstSequence: SequenceNumber(rawValue: engine!.log.lastSequence + 1),
         instanceID: instanceID))
-    engine!.log.manifest.instanceID = instanceID
-    engine!.log.manifest.forgetCuts()
-    engine!.log.manifest.following = nil
-    do throws(StoreError) { try await publishManifest() } catch {
-      let generation = engine!.log.manifest.generation
-      engine!.log.manifest = before
-      engine!.log.manifest.generation = max(generation, before.generation)
-      throw error
-    }
+    next.instanceID = instanceID
+    next.forgetCuts()
+    next.following = nil
+    try await publishManifest(next)
     engine!.refusesWrites = false
     // Relaxed: see the declaration.
     pipeline.isFollowing.store(false, ordering: .relaxed)

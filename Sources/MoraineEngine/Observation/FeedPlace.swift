@@ -149,7 +149,7 @@ extension EngineState {
   ) throws(StoreError) -> [Address] {
     var result: [Address] = []
     var left = limits
-    for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
+    for slot in log.table.feedOrder where log.table[slot].lastSequence > place.sequence {
       if place.sequence >= end { break }
       if place.segment != log.table.infos[slot].number {
         place.segment = log.table.infos[slot].number

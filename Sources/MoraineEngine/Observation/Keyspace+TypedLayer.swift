@@ -166,6 +166,10 @@ extension Store {
   /// Reports an event of the typed layer.
   package nonisolated func report(_ event: StoreEvent) { send(event) }
 
+  /// The time by which reads hide entries, in milliseconds since 1970: that of the clock, but never
+  /// an earlier time than before.
+  package nonisolated var expiryMilliseconds: UInt64 { observers.clock.now() }
+
   /// Whether the store was opened for reading only.
   package nonisolated var isReadOnly: Bool { opener.configuration.isReadOnly }
 }

@@ -58,6 +58,7 @@ extension Store {
   ) async throws(StoreError) -> [Store.Change] {
     try await catchUp()
     guard !isClosed, engine != nil else { return [] }
+    try checkProven()
     try engine!.checkHorizon(place)
     guard let keyspace else { return try await readChanges(&place, nil) }
     guard let id = engine!.keyspaces.id(of: keyspace) else {

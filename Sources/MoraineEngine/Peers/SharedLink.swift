@@ -74,9 +74,7 @@ final class SharedLink: Sendable {
     do throws(StorageError) {
       return try directory.openFile(FileName.sharedPage, .readWrite)
     } catch {
-      guard error.errno == .permissionDenied || error.errno == .readOnlyFileSystem else {
-        throw error
-      }
+      guard error.refusesWriting else { throw error }
     }
     isWritable = false
     return try directory.openFile(FileName.sharedPage, .read)
@@ -221,5 +219,13 @@ final class SharedLink: Sendable {
         try pageFile.write(bytes, at: SharedPage.bellOffset)
       }
     }
+  }
+}
+
+extension StorageError {
+  /// Whether the file may not be opened for writing, and perhaps for reading: no permission, a file
+  /// that is marked as immutable, or a file system without writing.
+  var refusesWriting: Bool {
+    errno == .permissionDenied || errno == .notPermitted || errno == .readOnlyFileSystem
   }
 }

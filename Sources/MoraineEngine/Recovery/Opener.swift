@@ -16,6 +16,10 @@ import SystemPackage
   /// Whether the manifest of a store that was closed cleanly contains the store's digest.
   var knowsDigest = true
 
+  /// Whether a lock that a reader takes keeps all others out, also other readers, as far as the
+  /// file system can do it.
+  var readsAlone = false
+
   /// Whether the store is open for writing, and in this process only.
   @usableFromInline let isAlone: Bool
 
@@ -95,8 +99,7 @@ import SystemPackage
     _ began: UInt64, link: SharedLink? = nil
   ) throws(StoreError) -> EngineState {
     let manifest = try ManifestFile.read(directory, listing)
-    if manifest?.isBackup == true, !configuration.isReadOnly { throw backupError() }
-    try checkRole(manifest)
+    try checkUse(manifest)
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     guard let manifest else { return try createStore(directory, lock, listing, began, link) }
@@ -207,10 +210,11 @@ import SystemPackage
     }
   }
 
-  /// Checks that a store which follows an archive is opened by the code that follows the archive,
-  /// or for reading only.
-  private func checkRole(_ manifest: Manifest?) throws(StoreError) {
+  /// Checks that a backup is opened for reading only. Checks that a store which follows an archive
+  /// is opened by the code that follows the archive, or for reading only.
+  func checkUse(_ manifest: Manifest?) throws(StoreError) {
     if configuration.isReadOnly { return }
+    if manifest?.isBackup == true { throw backupError() }
     let isFollower = manifest?.following != nil
     if isFollower == configuration.followsArchive { return }
     throw StoreError(
@@ -235,12 +239,17 @@ extension Opener {
   /// Takes the kernel's lock. The lock ends with the process, and the content of the file is only a
   /// hint.
   ///
-  /// - Returns: nil for a reader of a copy without a lock file: the reader changes nothing.
+  /// - Returns: nil for a reader of a copy without a lock file: the reader changes nothing. If it
+  ///   keeps others out, the directory alone is locked then, until its `unlock()` or its end.
   func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
-    guard let file = try lockFile(directory) else { return nil }
+    let file = try lockFile(directory)
+    if file == nil, !readsAlone { return nil }
     var isTaken = try tryLock(file, directory)
     if !isTaken { isTaken = try waitForOwnStore(file, directory) }
-    if isTaken { return held(file, directory) }
+    if isTaken {
+      guard let file else { return nil }
+      return held(file, directory)
+    }
     throw lockedError(file, directory)
   }
 
@@ -261,17 +270,31 @@ extension Opener {
   /// Takes the lock on `LOCK`, and the same lock on the directory itself: deleting `LOCK` then lets
   /// no second writer in.
   ///
+  /// - Parameter file: nil when `LOCK` is missing and nothing may be created.
   /// - Returns: false when another opening holds one of them; neither is taken then.
   private func tryLock(
-    _ file: any StorageFile, _ directory: any StorageDirectory
+    _ file: (any StorageFile)?, _ directory: any StorageDirectory
   ) throws(StoreError) -> Bool {
-    let shared = configuration.isReadOnly || isShared
-    return try storing { () throws(StorageError) in
-      guard try file.tryLock(shared: shared) else { return false }
+    let shared = (configuration.isReadOnly || isShared) && !readsAlone
+    return try storing { () throws(StorageError) -> Bool in
+      if let file {
+        guard try tryLock(file, shared: shared) else { return false }
+      }
       var isTaken = false
-      defer { if !isTaken { file.unlock() } }
+      defer { if !isTaken { file?.unlock() } }
       isTaken = try directory.tryLockIfSupported(shared: shared, standIn: Manifest.fileName)
       return isTaken
+    }
+  }
+
+  private func tryLock(_ file: any StorageFile, shared: Bool) throws(StorageError) -> Bool {
+    do throws(StorageError) {
+      return try file.tryLock(shared: shared)
+    } catch {
+      // A network file system locks a file exclusively only where it is open for writing. A shared
+      // lock still keeps out each program that does not share the store.
+      guard readsAlone, error.errno == .badFileDescriptor else { throw error }
+      return try file.tryLock(shared: true)
     }
   }
 
@@ -281,7 +304,7 @@ extension Opener {
   ///
   /// - Returns: whether the lock is taken now.
   private func waitForOwnStore(
-    _ file: any StorageFile, _ directory: any StorageDirectory
+    _ file: (any StorageFile)?, _ directory: any StorageDirectory
   ) throws(StoreError) -> Bool {
     guard let identity = directory.identity else { return false }
     let began = SystemClock.monotonicNanoseconds()
@@ -306,7 +329,15 @@ extension Opener {
   private func lockFile(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)?
   {
     guard configuration.isReadOnly else { return try Self.makeLockFile(directory) }
-    return try storing { () throws(StorageError) in try directory.openFile(FileName.lock, .read) }
+    return try storing { () throws(StorageError) -> (any StorageFile)? in
+      do throws(StorageError) {
+        // A network file system locks a file exclusively only where it is open for writing.
+        if readsAlone { return try directory.openFile(FileName.lock, .readWrite) }
+      } catch {
+        guard error.refusesWriting else { throw error }
+      }
+      return try directory.openFile(FileName.lock, .read)
+    }
   }
 
   /// Opens the file that the lock is on, and creates it when it is missing.
@@ -330,7 +361,7 @@ extension Opener {
   }
 
   private func lockedError(
-    _ file: any StorageFile, _ directory: any StorageDirectory
+    _ file: (any StorageFile)?, _ directory: any StorageDirectory
   ) -> StoreError {
     switch directory.identity.map(StorePhase.holder) ?? .elsewhere {
     case .elsewhere: break
@@ -347,7 +378,7 @@ extension Opener {
     var count = 0
     text.withUnsafeMutableBytes { target in
       // The lock is held, whatever the file says, and also when the file cannot be read.
-      do throws(StorageError) { count = try file.read(into: target, at: 0) } catch {}
+      do throws(StorageError) { count = try file?.read(into: target, at: 0) ?? 0 } catch {}
     }
     // The number may be that of an earlier holder: readers and sharing processes write none.
     let name = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)

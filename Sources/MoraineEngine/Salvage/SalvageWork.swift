@@ -40,10 +40,14 @@ struct SalvageWork: Sendable {
   private(set) var groups: [[Plan]] = []
   private(set) var report = SalvageReport()
 
+  /// - Parameter use: `.readingAlone` to keep other programs out until ``free()``. A compaction of
+  ///   one that shares the store would remove segments before they are read.
   /// - Throws: `.notAStore`, `.locked`, `.newerFormat`, `.io`.
-  init(_ storage: any Storage, _ path: FilePath) throws(StoreError) {
+  init(
+    _ storage: any Storage, _ path: FilePath, for use: RestoreWork.SourceUse
+  ) throws(StoreError) {
     (directory, lock) = try RestoreWork.openSource(
-      path, of: storage, "there is no store at this path")
+      path, of: storage, "there is no store at this path", for: use)
     listing = try DirectoryContents(directory)
     var problem: String?
     var manifest: Manifest?
@@ -80,7 +84,11 @@ struct SalvageWork: Sendable {
     report.ignoredFiles = ignored.sorted().map(\.fileName)
   }
 
-  func free() { lock?.unlock() }
+  func free() {
+    lock?.unlock()
+    // Without `LOCK` the directory alone is locked.
+    directory.unlock()
+  }
 
   /// Returns the name of a keyspace, or a name made from its number when no manifest has one.
   func name(ofKeyspace id: UInt16) -> String {

@@ -16,7 +16,8 @@ extension Store {
   /// its own identity and its own sequence numbers.
   ///
   /// - Parameters:
-  ///   - damaged: the store's directory; no process may be writing to it.
+  ///   - damaged: the store's directory. No process may have it open, and none can open it before
+  ///     the salvage ends.
   ///   - directory: the directory of the new store. It must be missing, or contain no store; its
   ///     parent must exist.
   ///   - progress: called from time to time, with bytes.
@@ -52,7 +53,7 @@ extension Store {
     let began = SystemClock.monotonicNanoseconds()
     let thread = SerialQueue(.lasting)
     let work = try await thread.run { () throws(StoreError) in
-      try SalvageWork(storage, damaged)
+      try SalvageWork(storage, damaged, for: .readingAlone)
     }
     defer { work.free() }
     let staged = try await thread.run { () throws(StoreError) in
@@ -84,13 +85,14 @@ extension Store {
 
   /// Returns a report of the losses that ``salvage(_:to:onProgress:)`` would find, without making a
   /// store. This function does not decompress values, and does not determine whether lost keys have
-  /// another value.
+  /// another value. Programs that share the store may have it open; a compaction of one of them can
+  /// make segments seem lost.
   package static func survey(
     _ damaged: FilePath, on storage: any Storage = DiskStorage()
   ) async throws(StoreError) -> SalvageReport {
     let thread = SerialQueue(.lasting)
     return try await thread.run { () throws(StoreError) in
-      let work = try SalvageWork(storage, damaged)
+      let work = try SalvageWork(storage, damaged, for: .reading)
       defer { work.free() }
       var report = work.report
       for (index, plans) in work.groups.enumerated() {

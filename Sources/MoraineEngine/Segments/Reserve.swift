@@ -7,6 +7,9 @@ import MoraineStorage
 /// segment can be copied into. Each half also covers the space that the file system takes to create
 /// a file (`creationBytes`): a delete may need a new segment, a compaction its output, an opening
 /// after a kill a manifest.
+///
+/// Puts fill the whole reserve. A store that was opened on a full disk may never take a put, so a
+/// delete that takes space first reserves the half for a compaction (``restore(_:leavesHalf:)``).
 struct Reserve {
   static let leastBytes = 64 << 10
   static let mostBytes = 4 << 20
@@ -81,16 +84,31 @@ struct Reserve {
     isFull = false
   }
 
-  /// Reserves space again after ``release()``: the half for a compaction, or as much of it as is
-  /// free.
-  mutating func restore(_ target: Int) throws(StorageError) {
+  /// Looks for space that another process of a shared store has reserved.
+  mutating func find() throws(StorageError) {
+    guard lengthBytes == 0 else { return }
+    let file = try directory.openFile(FileName.reserve, .read)
+    lengthBytes = Int(clamping: try file?.lengthBytes() ?? 0)
+  }
+
+  /// Reserves space again after ``release()``, or after an opening: the half for a compaction, or
+  /// as much of it as is free.
+  ///
+  /// - Parameter leavesHalf: whether as much space stays free as is reserved, for deletes.
+  mutating func restore(_ target: Int, leavesHalf: Bool = false) throws(StorageError) {
     guard lengthBytes == 0 else { return }
     creationBytes = 2 * Int(clamping: try directory.creationBytes())
     let kept = try directory.openOrCreateFile(FileName.reserve)
     var half = (target + creationBytes) / 2
+    if leavesHalf {
+      let free = Int(clamping: try directory.freeBytes())
+      half = min(half, free / 2 / FileBlock.lengthBytes * FileBlock.lengthBytes)
+    }
+    // A disk with a quota may have less space than it says.
     while half >= FileBlock.lengthBytes {
       do throws(StorageError) {
-        try kept.allocate(from: 0, to: UInt64(half))
+        try kept.allocate(from: 0, to: UInt64(leavesHalf ? 2 * half : half))
+        if leavesHalf { try kept.truncate(to: UInt64(half)) }
         lengthBytes = half
         return
       } catch {

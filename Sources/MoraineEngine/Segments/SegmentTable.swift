@@ -9,9 +9,11 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   var infos: [SegmentInfo] = []
   /// Slots of the segments that make up the store, in replay order: by sequence number.
   private(set) var order: [Int] = []
-  /// Segments outside the order whose live records are still moving to other segments, and the
-  /// position in the order where these segments were.
-  private var retiring: (slots: [Int], place: Int) = ([], 0)
+  /// Segments outside the order whose live records are still moving to other segments, the position
+  /// in the order where these segments were, and the segment that has this position, if any.
+  private var retiring: (slots: [Int], place: Int, output: Int?) = ([], 0, nil)
+  /// Whether no manifest lists yet what has replaced the segments that are being retired.
+  private var isReplacementUnlisted = false
   private var freeSlots: [Int] = []
   /// Segments that compaction could not read completely, and why. Compaction then leaves them out.
   private(set) var damage: [Int: StoreError] = [:]
@@ -134,6 +136,12 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
       ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
   }
 
+  /// The segments with all changes of the log that the manifest lists. The output of a compaction
+  /// lacks deletes, so its inputs count until a manifest lists the output.
+  var feedOrder: [Int] {
+    isReplacementUnlisted ? readingOrder.filter { $0 != retiring.output } : order
+  }
+
   /// Number of bytes in the segments of ``readingOrder``.
   var totalBytes: UInt64 { readingOrder.reduce(0) { $0 + UInt64(views[$1].end) } }
 
@@ -145,10 +153,14 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   mutating func retire(_ range: Range<Int>, for slot: Int?) {
     precondition(!isRetiring, "two compactions replace segments at the same time")
     precondition(!range.isEmpty, "no segment is replaced")
-    retiring = (Array(order[range]), range.lowerBound)
+    retiring = (Array(order[range]), range.lowerBound, slot)
+    isReplacementUnlisted = true
     order.replaceSubrange(range, with: slot.map { [$0] } ?? [])
     assertOrder()
   }
+
+  /// Notes that a manifest lists what has replaced the segments that are being retired.
+  mutating func noteReplacementListed() { isReplacementUnlisted = false }
 
   /// Undoes ``retire(_:for:)``.
   mutating func reinstate(for slot: Int?) {
@@ -156,7 +168,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     let range = retiring.place..<retiring.place + (slot == nil ? 0 : 1)
     precondition(slot == nil || order[range.lowerBound] == slot, "the order of segments changed")
     order.replaceSubrange(range, with: retiring.slots)
-    retiring = ([], 0)
+    retiring = ([], 0, nil)
+    isReplacementUnlisted = false
     assertOrder()
     if let slot { drop(slot) }
   }
@@ -530,68 +543,5 @@ extension SegmentView {
     result.earliestExpiry = earliestExpiry
     result.cleanedThrough = cleanedThrough
     return result
-  }
-}
-
-/// A bounded cache of the dictionaries of segments. Each dictionary lies directly in front of the
-/// buffer that values are decompressed into: this way a value takes much less time.
-///
-/// One thread at a time uses the cache: the thread that holds the segment table.
-final class DictionaryCache {
-  private final class Place {
-    var decompressor: DictionaryDecompressor
-    let slot: Int
-    /// Grows with each value that is read, and falls with each read that needs the place for
-    /// another dictionary.
-    var credit = DictionaryCache.firstCredit
-
-    init(_ dictionary: UnsafeRawBufferPointer, _ slot: Int) {
-      decompressor = DictionaryDecompressor(dictionary: [UInt8](dictionary))
-      self.slot = slot
-    }
-  }
-
-  /// Length of the longest value that the cache decompresses. Longer values are not worth another
-  /// copy, and they take memory.
-  static let valueBytes = 4096
-  /// Copying a dictionary takes as long as decompressing dozens of values.
-  private static let firstCredit = 256
-  private static let mostCredit = 1024
-  private static let placeCount = 64
-  private var places: [Place?] = Array(repeating: nil, count: placeCount)
-
-  /// Calls the body with the value of a record, or with nil when the value does not decompress.
-  ///
-  /// - Returns: false, without calling the body, when another segment's dictionary has the place.
-  @inline(__always)
-  func decompress(
-    _ record: RecordReference, _ dictionary: UnsafeRawBufferPointer, of slot: Int,
-    _ body: (UnsafeRawBufferPointer?) -> Void
-  ) -> Bool {
-    guard let place = place(slot, dictionary) else { return false }
-    body(place.decompressor.decompress(record.stored, rawLength: record.header.rawLength))
-    return true
-  }
-
-  @inline(__always)
-  private func place(_ slot: Int, _ dictionary: UnsafeRawBufferPointer) -> Place? {
-    let number = slot % Self.placeCount
-    guard let place = places[number] else {
-      places[number] = Place(dictionary, slot)
-      return places[number]
-    }
-    if place.slot == slot {
-      if place.credit < Self.mostCredit { place.credit += 1 }
-      return place
-    }
-    assert(place.credit > 0, "a dictionary without credit has kept its place")
-    place.credit -= 1
-    if place.credit == 0 { places[number] = nil }
-    return nil
-  }
-
-  func forget(_ slot: Int) {
-    let number = slot % Self.placeCount
-    if places[number]?.slot == slot { places[number] = nil }
   }
 }

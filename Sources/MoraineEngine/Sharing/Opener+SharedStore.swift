@@ -10,6 +10,10 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
     assert(isShared && !configuration.isReadOnly, "a reader opens a store for writing")
+    // Before anything is created: a backup, and a store that this program must not write to or does
+    // not understand, stay as they are. The name is looked up, because a list of the directory may
+    // lack a manifest that another process is replacing.
+    try checkUse(try ManifestFile.readPresent(directory))
     let link = try makeLink(directory)
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }

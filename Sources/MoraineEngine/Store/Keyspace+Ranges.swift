@@ -146,7 +146,7 @@ extension Store {
       while page.entries.count < limit, let entry = try engine.nextEntry(&walk, &ahead) {
         page.entries.append(entry)
       }
-      if walk.hasNext(engine.live.trees), let last = page.entries.last {
+      if try engine.hasNext(&walk, &ahead), let last = page.entries.last {
         guard range.contains(last.key) else { throw Self.disorder }
         let rest =
           order == .ascending
@@ -238,6 +238,14 @@ extension EngineState {
       if !record.hasExpired(at: now) { return (address, record) }
     }
     return nil
+  }
+
+  /// Returns whether a walk has another entry that has not expired. The walk may have passed that
+  /// entry then.
+  func hasNext(_ walk: inout RangeWalk, _ ahead: inout RecordsAhead) throws(StoreError) -> Bool {
+    guard walk.hasNext(live.trees) else { return false }
+    if log.table.slotsWithExpired(through: now).isEmpty { return true }
+    return try nextRecord(&walk, &ahead) != nil
   }
 
   /// Returns the number of the entries of a walk that have not expired.

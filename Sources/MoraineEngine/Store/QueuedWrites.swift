@@ -8,6 +8,9 @@ final class QueuedWrites: Sendable {
     let operation: KeyspaceOperation
     let keyspace: Keyspace
     let expiry: Expiry
+    /// The time at which an entry must exist whose expiry the write keeps, in milliseconds since
+    /// 1970; nil for a write that keeps no expiry.
+    let beginning: UInt64?
     let place: Place
     let number: UInt64
 
@@ -77,7 +80,8 @@ final class QueuedWrites: Sendable {
 
   /// - Returns: false when the queue is full.
   func add(
-    _ operation: KeyspaceOperation, in keyspace: Keyspace, _ expiry: Expiry
+    _ operation: KeyspaceOperation, in keyspace: Keyspace, _ expiry: Expiry,
+    reading beginning: UInt64?
   ) throws(StoreError) -> Bool {
     let cost = Write.costBytes(operation)
     let isFirst = try state.withLock { (state) throws(StoreError) -> Bool? in
@@ -90,8 +94,8 @@ final class QueuedWrites: Sendable {
       let place = Place(keyspace: state.number(of: keyspace.name), key: operation.key)
       state.last += 1
       let write = Write(
-        operation: operation, keyspace: keyspace, expiry: expiry, place: place,
-        number: state.last)
+        operation: operation, keyspace: keyspace, expiry: expiry, beginning: beginning,
+        place: place, number: state.last)
       state.waiting.append(write)
       state.latest[place] = write.number
       state.bytes += cost

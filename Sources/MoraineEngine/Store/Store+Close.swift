@@ -89,7 +89,7 @@ extension Store {
     }
     // After a fork, the log and the threads that would end it belong to the parent.
     guard engine?.isInItsProcess == true else { return }
-    // The last writer may have begun to create or to list a segment.
+    // The last writer may have begun to create or to list a segment, a follower to receive one.
     await writing.waitForSegmentTasks()
     var failure: StoreError?
     do throws(StoreError) {

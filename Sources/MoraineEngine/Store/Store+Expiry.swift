@@ -38,13 +38,32 @@ extension Store {
   }
 
   /// Returns the expiry of a key, for a caller beside which no other process writes.
-  func ownExpiry(forKey key: Key, in keyspace: String) throws(StoreError) -> Expiry? {
+  func ownExpiry(
+    forKey key: Key, in keyspace: String, at time: UInt64?
+  ) throws(StoreError) -> Expiry? {
     try checkUsable()
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine!.expiry(bytes, keyspace: id)
+      try engine!.expiry(bytes, keyspace: id, at: time)
     }
   }
+
+  /// Returns the operation that has set a key, also when the entry has expired, for a caller beside
+  /// which no other process writes; nil when the store has no such record.
+  func ownPut(forKey key: Key, in keyspace: String) throws(StoreError) -> RecordedPut? {
+    try checkUsable()
+    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.recordedPut(of: bytes, keyspace: id)
+    }
+  }
+}
+
+/// The operation that has set a key.
+struct RecordedPut: Sendable {
+  let sequence: SequenceNumber
+  /// Milliseconds since 1970; 0 for an entry that does not expire.
+  let expiry: UInt64
 }
 
 extension Keyspace {
@@ -179,8 +198,9 @@ extension Store {
 
   /// Deletes some expired entries as one batch.
   ///
+  /// - Parameter limit: the latest expiry of an entry that is deleted.
   /// - Returns: their number; nil when no other entries have expired.
-  private func reapBatch(through limit: UInt64) async throws(StoreError) -> Int? {
+  func reapBatch(through limit: UInt64) async throws(StoreError) -> Int? {
     let hasGate = try await beginUnit()
     defer { endUnit(hasGate) }
     guard engine != nil else { return nil }
@@ -188,20 +208,40 @@ extension Store {
     if engine!.log.table.isRetiring { return 0 }
     // One segment at a time: other calls may run in between.
     if try engine!.readNextExpiries(through: limit) { return 0 }
-    let (expired, isMore) = try engine!.takeExpired(through: limit, count: Self.reapedTogether)
+    let (expired, isMore) = try engine!.nextExpired(through: limit, count: Self.reapedTogether)
     if expired.isEmpty { return isMore ? 0 : nil }
-    var operations = BatchOperations()
-    for entry in expired { operations.delete(entry.place) }
-    do throws(StoreError) {
-      _ = try await withRoom(isDelete: true, hasGate: hasGate) { (engine) throws(StoreError) in
-        try engine.commit(operations, isDelete: true, nil)
-      }
-    } catch {
-      if engine != nil { engine!.giveBack(expired) }
-      throw error
+    let operations = try deletes(of: expired, through: limit)
+    _ = try await withRoom(isDelete: true, hasGate: hasGate) { (engine) throws(StoreError) in
+      try engine.commit(operations, isDelete: true, nil)
     }
     compactAfterDeleting()
-    return expired.count
+    return operations.count
+  }
+
+  /// Returns the deletes of expired entries. In a store with indexes, a model and its entries are
+  /// deleted together: what a close or a crash leaves must be whole if the clock was wrong. Where
+  /// that makes the batch long, it leaves entries to the next one.
+  private func deletes(
+    of expired: [BatchOperations.Place], through limit: UInt64
+  ) throws(StoreError) -> BatchOperations {
+    var operations = BatchOperations()
+    guard hasIndexes else {
+      for place in expired { operations.delete(place) }
+      return operations
+    }
+    var batch = WriteBatch(store: self, hasIndexes: true)
+    var (unnamed, reaped): ([BatchOperations.Place], Set<BatchOperations.Place>) = ([], [])
+    for place in expired where batch.count < Self.reapedTogether {
+      guard let name = engine?.keyspaces.name(of: place.keyspace) else {
+        unnamed.append(place)
+        continue
+      }
+      let keyspace = Keyspace(store: self, name: name)
+      try batch.reap(place.key, in: keyspace, through: limit, &reaped)
+    }
+    operations = batch.take().numbered(in: engine!.keyspaces)
+    for place in unnamed { operations.delete(place) }
+    return operations
   }
 
   /// Begins to wait for the next expiry, if any entry expires.
@@ -253,22 +293,30 @@ extension Store {
   }
 }
 
-/// An expired entry that is about to be deleted.
-struct ExpiredEntry {
-  let place: BatchOperations.Place
-  let segment: SegmentNumber
-  let address: Address
-  let time: UInt64
-}
-
 extension EngineState {
   /// Returns the time at which an entry ends; nil when the key does not exist.
+  ///
+  /// - Parameter time: the time at which the key must exist, in milliseconds since 1970; nil for
+  ///   now.
   mutating func expiry(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16, at time: UInt64? = nil
   ) throws(StoreError) -> Expiry? {
-    guard let found = try visible(key, keyspace) else { return nil }
+    guard let found = try found(key, keyspace),
+      try !log.table.isHidden(found.record, at: found.address, time ?? now)
+    else { return nil }
     try log.table.verify(found.record, at: found.address)
     return found.record.expiryMilliseconds.map { .at(milliseconds: $0) } ?? .never
+  }
+
+  /// Returns the operation that has set a key, also when the entry has expired.
+  mutating func recordedPut(
+    of key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> RecordedPut? {
+    guard let found = try found(key, keyspace) else { return nil }
+    try log.table.verify(found.record, at: found.address)
+    return RecordedPut(
+      sequence: SequenceNumber(rawValue: found.record.header.sequence),
+      expiry: found.record.expiryMilliseconds ?? 0)
   }
 
   /// Returns the number of live entries that have expired.
@@ -332,15 +380,17 @@ extension EngineState {
     live.holds(address, hash(record.key, record.header.keyspace), record)
   }
 
-  /// Removes expired entries from the runs of the segments, and returns those that are live.
+  /// Returns the places of expired entries that are live. They stay in the runs of the segments
+  /// until they are deleted, so that counts and snapshots know them; the call removes the others.
   ///
   /// - Parameter count: the largest number of entries.
   /// - Returns: also whether the call ended early, because it has looked at many entries.
-  mutating func takeExpired(
+  mutating func nextExpired(
     through time: UInt64, count: Int
-  ) throws(StoreError) -> (entries: [ExpiredEntry], isMore: Bool) {
-    precondition(!log.table.isRetiring, "expired entries are taken while records move")
-    var result: [ExpiredEntry] = []
+  ) throws(StoreError) -> (places: [BatchOperations.Place], isMore: Bool) {
+    precondition(!log.table.isRetiring, "expired entries are looked up while records move")
+    var found: [(address: Address, time: UInt64)] = []
+    var result: [BatchOperations.Place] = []
     var places: Set<BatchOperations.Place> = []
     var left = 16 * count
     for slot in log.table.slotsWithExpired(through: time)
@@ -350,34 +400,27 @@ extension EngineState {
       {
         left -= 1
         let address = Address(slot: slot, offset: next.offset)
-        let found: RecordReference?
-        do throws(StoreError) { found = try expiring(at: address, through: time) } catch {
+        let expired: RecordReference?
+        do throws(StoreError) { expired = try expiring(at: address, through: time) } catch {
           // The next call looks at this entry and at the earlier ones again.
           log.table.addExpiry(next.time, at: address)
-          giveBack(result)
+          giveBack(found)
           throw error
         }
-        guard let record = found, isLive(record, at: address) else { continue }
+        guard let record = expired, isLive(record, at: address) else { continue }
         let place = BatchOperations.Place(
           keyspace: record.header.keyspace, key: Key([UInt8](record.key)))
         guard places.insert(place).inserted else { continue }
-        result.append(
-          ExpiredEntry(
-            place: place, segment: log.table.infos[slot].number, address: address,
-            time: next.time))
+        result.append(place)
+        found.append((address, next.time))
       }
     }
+    giveBack(found)
     return (result, left == 0 || result.count == count)
   }
 
-  /// Puts back entries that could not be deleted. Another segment may have replaced theirs: then it
-  /// has them.
-  mutating func giveBack(_ entries: [ExpiredEntry]) {
-    for entry in entries
-    where log.table.infos[entry.address.slot].number == entry.segment
-      && log.table.readingOrder.contains(entry.address.slot)
-    {
-      log.table.addExpiry(entry.time, at: entry.address)
-    }
+  /// Puts entries back into the runs of their segments.
+  private mutating func giveBack(_ entries: [(address: Address, time: UInt64)]) {
+    for entry in entries { log.table.addExpiry(entry.time, at: entry.address) }
   }
 }

@@ -321,6 +321,7 @@ extension Store {
     // deletes do.
     if isDelete, mayWait, compaction.hasReserve { try await waitForCompaction(&hasLease) }
     var hasTriedAgain = false
+    var kept = KeptSpace.nothing
     while true {
       let endCount = compaction.endCount
       do throws(StoreError) {
@@ -330,6 +331,7 @@ extension Store {
           wakeForChange()
           return value
         case .needsRoom(let count):
+          if isDelete { await keepForCompaction(&kept) }
           if !isDelete { try await keepReserve() }
           try await makeRoom(for: count, isDelete: isDelete)
         }
@@ -348,6 +350,7 @@ extension Store {
         if isDelete, !canBeFreed, try await shrinkReserve() { continue }
         // Waiting again makes sense only if segments were rewritten during the last wait.
         guard mayWait, compaction.isRunning, !hasWaitedForSpace || seen != compaction.count else {
+          if try await giveBack(&kept) { continue }
           throw error
         }
         seen = compaction.count
@@ -384,6 +387,50 @@ extension Store {
     engine = box.take()
     begunFollowing()
     sendOpened()
+  }
+
+  /// What a delete has reserved for a compaction.
+  private enum KeptSpace {
+    case nothing
+    /// Space that the delete may have to use itself.
+    case reserved
+    case givenBack
+  }
+
+  /// Reserves space for a compaction before a delete takes space, where nothing is reserved: after
+  /// an opening there may be no reserve, and on a full disk no put makes one. Otherwise deletes
+  /// would use up the disk, and no compaction could free any space.
+  private func keepForCompaction(_ kept: inout KeptSpace) async {
+    // The compaction under way uses the space, and reserves it again.
+    guard kept != .givenBack, engine?.log.reserve.lengthBytes == 0, !compaction.hasReserve
+    else { return }
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
+    do throws(StoreError) {
+      if isShared {
+        try await changeReserve { (reserve) throws(StorageError) in try reserve.find() }
+        if engine!.log.reserve.lengthBytes > 0 { return }
+      }
+      try await changeReserve { (reserve) throws(StorageError) in
+        try reserve.restore(target, leavesHalf: true)
+      }
+    } catch {
+      // A delete works without a reserve. The next put reserves the space, or throws the error.
+    }
+    // A delete works even in the last blocks.
+    if engine!.log.reserve.lengthBytes > 0 { kept = .reserved }
+  }
+
+  /// Releases what is reserved for a compaction, if the delete had reserved space for one: there is
+  /// no space beside it, and a compaction that the delete has waited for has freed none.
+  ///
+  /// - Returns: whether that released any space.
+  private func giveBack(_ kept: inout KeptSpace) async throws(StoreError) -> Bool {
+    guard kept == .reserved, engine != nil, engine!.log.reserve.lengthBytes > 0 else {
+      return false
+    }
+    kept = .givenBack
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
+    return true
   }
 
   /// Releases the part of the reserve that deletes may use.

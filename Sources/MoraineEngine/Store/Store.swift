@@ -358,6 +358,11 @@ struct StoreLifecycle {
   private(set) var isClosed: Bool
   /// Whether the store is between `suspend()` and `resume()`.
   private(set) var isSuspended = false
+  /// Why the state in memory must not be read: it never was a state of the archive that the store
+  /// follows. Nil for every other store.
+  private(set) var divergence: StoreError?
+  /// Whether the store is neither closed nor suspended, and its state can be read.
+  private(set) var isUsable: Bool
   /// Whether a store existed in the directory at the time of the suspension.
   private(set) var existed = false
   /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
@@ -369,20 +374,24 @@ struct StoreLifecycle {
     self.refusal = refusal
     self.ending = ending
     isClosed = refusal != nil
+    isUsable = refusal == nil
   }
 
   /// Closes the store.
   ///
   /// - Returns: whether this is the first call.
   mutating func close() -> Bool {
-    defer { isClosed = true }
+    defer { (isClosed, isUsable) = (true, false) }
     return !isClosed
   }
 
   mutating func suspend() {
     assert(!isSuspended && !isClosed, "only an open store can be suspended")
-    isSuspended = true
+    (isSuspended, isUsable) = (true, false)
   }
+
+  /// Records that the state in memory must not be read.
+  mutating func diverge(_ error: StoreError) { (divergence, isUsable) = (error, false) }
 
   /// Records that a suspended store leaves its directory.
   mutating func leave(exists: Bool) {
@@ -393,6 +402,7 @@ struct StoreLifecycle {
   mutating func resume() {
     assert(isSuspended, "only a suspended store can be resumed")
     isSuspended = false
+    isUsable = !isClosed && divergence == nil
   }
 }
 
@@ -473,8 +483,16 @@ extension Store {
   }
 
   func checkUsable() throws(StoreError) {
+    if lifecycle.isUsable { return }
     if isClosed { throw closedError }
     if isSuspended { throw Self.suspendedError }
+    try checkProven()
+    preconditionFailure("a store that can be used counts as one that cannot")
+  }
+
+  /// Throws when the state in memory must not be read.
+  func checkProven() throws(StoreError) {
+    if let divergence = lifecycle.divergence { throw divergence }
   }
 
   /// Wakes the tasks that wait for a change.

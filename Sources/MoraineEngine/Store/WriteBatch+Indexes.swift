@@ -34,20 +34,29 @@ extension WriteBatch {
 
   /// Sets the values that an existing record has in some indexes. Its values in other indexes stay.
   ///
-  /// - Parameter sequence: the number of the operation that has set the record's value.
+  /// The record may have expired: it comes back when the clock was wrong. Then a value of a unique
+  /// index is refused also when its holder has expired.
+  ///
+  /// - Parameters:
+  ///   - sequence: the number of the operation that has set the record's value.
+  ///   - lacking: the indexes in which the record cannot be. It gets a mark for them.
   /// - Returns: whether the record is still that of the operation; otherwise nothing is set.
   /// - Throws: the errors of ``set(_:forKey:in:expiring:row:)``.
   package mutating func setRow(
-    _ row: IndexRow, ofKey key: Key, in keyspace: Keyspace, if sequence: SequenceNumber
+    _ row: IndexRow, ofKey key: Key, in keyspace: Keyspace, if sequence: SequenceNumber,
+    lacking: Set<UInt64> = []
   ) throws(StoreError) -> Bool {
     let place = place(key, keyspace)
+    let isExpired = try !contains(place)
     guard let indexes = indexKeyspace(of: place.keyspace),
-      try holds(.sequence(sequence), place), let expiry = try recordedExpiry(of: place)
+      try isExpired ? storedValue(place) != nil : holds(.sequence(sequence), place),
+      let recorded = try recordedPut(of: place, keyspace.store), recorded.sequence == sequence
     else { return false }
+    let expiry = recorded.expiry
     // An index that was removed since the caller has read the record keeps no entry that the row
     // does not list: it may be added again.
     let row = row.restricted(to: try catalog(in: indexes).live)
-    let known = Set(row.parts.map(\.index))
+    let known = lacking.union(row.parts.map(\.index))
     let old = try storedRow(of: key, in: indexes)?.row ?? IndexRow([])
     let others = IndexRow(old.parts.filter { !known.contains($0.index) })
     let kept = Set(row.entries(for: key) + others.entries(for: key))
@@ -57,8 +66,25 @@ extension WriteBatch {
     // Entries that the old row lists may be missing, so they are written again.
     try setRow(StoredIndexRow(others, expiry: expiry), of: key, in: indexes)
     try updateEntries(
-      of: place, with: IndexRow(row.parts + others.parts), expiry: expiry, in: indexes)
+      of: place, with: IndexRow(row.parts + others.parts), expiry: expiry, in: indexes,
+      isExpired: isExpired)
     return true
+  }
+
+  /// Returns the operation that has set a key in the store, also when the entry has expired. The
+  /// operations of this batch do not count.
+  private func recordedPut(
+    of place: BatchOperations.Place, _ store: Store
+  ) throws(StoreError) -> RecordedPut? {
+    let name = name(of: place.keyspace)
+    let answer: Result<RecordedPut?, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) {
+        return .success(try store.ownPut(forKey: place.key, in: name))
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try answer.get()
   }
 
   /// Removes the entries that a record has, before a batch sets new values of several records: two
@@ -81,8 +107,11 @@ extension WriteBatch {
   ///   - row: nil when the caller knows no index.
   ///   - expiry: milliseconds since 1970; 0 for a record that does not expire.
   ///   - indexes: the number, in this batch, of the keyspace of the indexes.
+  ///   - isExpired: whether the record has expired. Then it takes no value from another record that
+  ///     has expired.
   mutating func updateEntries(
-    of place: BatchOperations.Place, with row: IndexRow?, expiry: UInt64, in indexes: UInt16
+    of place: BatchOperations.Place, with row: IndexRow?, expiry: UInt64, in indexes: UInt16,
+    isExpired: Bool = false
   ) throws(StoreError) {
     let key = place.key
     let catalog = try catalog(in: indexes)
@@ -107,7 +136,7 @@ extension WriteBatch {
       isRenewed || !ready.contains($0.index) || !oldEntries.contains($0)
     }
     for entry in added where entry.isUnique {
-      try checkUnique(entry, place, catalog, in: indexes)
+      try checkUnique(entry, place, catalog, in: indexes, isExpired: isExpired)
     }
     for entry in oldEntries.entries where !newEntries.contains(entry) {
       try removeEntry(entry, in: indexes)
@@ -193,25 +222,98 @@ extension WriteBatch {
   /// Checks that no other record has a value of a unique index. A record that has the value and has
   /// expired is removed.
   ///
+  /// - Parameter isExpired: whether the record that wants the value has expired itself. Then no
+  ///   record is removed: both may come back.
   /// - Throws: `.notUnique`, with both keys.
   private mutating func checkUnique(
     _ entry: SecondaryIndexEntry, _ place: BatchOperations.Place, _ catalog: IndexCatalog,
-    in indexes: UInt16
+    in indexes: UInt16, isExpired: Bool
   ) throws(StoreError) {
     guard let stored = try storedValue(systemPlace(entry.recordKey, indexes)),
       stored != entry.recordValue
     else { return }
     let holder = BatchOperations.Place(
       keyspace: place.keyspace, key: Key([UInt8](stored.dropFirst())))
+    let duplicate = StoreError.Duplicate(
+      index: catalog[entry.index]?.name ?? "", key: place.key, holder: holder.key)
+    if isExpired, try storedValue(holder) != nil { throw StoreError(duplicate) }
     if try contains(holder) {
       // The entry of a record that had expired may have outlived it.
       guard try contains(systemPlace(entry.recordKey, indexes)) else { return }
-      throw StoreError(
-        StoreError.Duplicate(
-          index: catalog[entry.index]?.name ?? "", key: place.key, holder: holder.key))
+      throw StoreError(duplicate)
     }
     try removeEntries(of: holder, in: indexes)
     try removeIfStored(holder)
+  }
+}
+
+// The deletion of records that have expired. A part of a record that stays alone would be wrong
+// when the clock was wrong, and is corrected.
+extension WriteBatch {
+  /// Removes a record that has expired, with its entries, its row and its mark. If the record is
+  /// itself such a part, and the record that it belongs to has expired too, all of that one goes.
+  ///
+  /// - Parameters:
+  ///   - limit: the latest expiry of a record that is removed.
+  ///   - reaped: the records that this function has removed in this batch.
+  /// - Throws: the errors of reading.
+  mutating func reap(
+    _ key: Key, in keyspace: Keyspace, through limit: UInt64,
+    _ reaped: inout Set<BatchOperations.Place>
+  ) throws(StoreError) {
+    let record = place(key, keyspace)
+    guard let name = IndexLayout.indexedName(of: keyspace.name) else {
+      return try reap(record, &reaped)
+    }
+    if let owner = try owner(of: record) {
+      let place = place(owner, Keyspace(store: keyspace.store, name: name))
+      let expiry = try reaped.contains(place) ? 0 : expiryIfIntact(of: place, keyspace.store)
+      if expiry != 0, expiry <= limit { try reap(place, &reaped) }
+    }
+    // The record that it belongs to is gone, or does not list it.
+    try removeIfStored(record)
+  }
+
+  private mutating func reap(
+    _ place: BatchOperations.Place, _ reaped: inout Set<BatchOperations.Place>
+  ) throws(StoreError) {
+    guard reaped.insert(place).inserted else { return }
+    if let indexes = indexKeyspace(of: place.keyspace) {
+      do throws(StoreError) {
+        try asOneStep { (batch) throws(StoreError) in
+          try batch.removeEntries(of: place, in: indexes)
+        }
+      } catch {
+        // A row that cannot be read does not keep the other records of the store from being
+        // deleted.
+        guard error.code == .corrupted || error.code == .newerFormat else { throw error }
+      }
+    }
+    delete(place)
+  }
+
+  /// Returns the key of the record to which an entry, a row or a mark belongs; nil for a record
+  /// that is none of these.
+  private mutating func owner(of part: BatchOperations.Place) throws(StoreError) -> Key? {
+    if IndexLayout.allRows.contains(part.key) || IndexLayout.allPending.contains(part.key) {
+      return IndexLayout.indexedKey(of: part.key)
+    }
+    guard IndexLayout.allEntries.contains(part.key), let value = try storedValue(part) else {
+      return nil
+    }
+    let record = Store.Entry(keyspace: 0, key: part.key, sequence: .none, value: value)
+    do throws(StoreError) { return try SecondaryIndexEntry(record).key } catch { return nil }
+  }
+
+  /// Returns the expiry of a record of the store; 0 when the record does not expire, does not
+  /// exist or is damaged.
+  private func expiryIfIntact(
+    of place: BatchOperations.Place, _ store: Store
+  ) throws(StoreError) -> UInt64 {
+    do throws(StoreError) { return try recordedPut(of: place, store)?.expiry ?? 0 } catch {
+      guard error.code == .corrupted else { throw error }
+      return 0
+    }
   }
 }
 

@@ -11,16 +11,23 @@ public struct WriteBatch: ~Copyable {
   /// The time by which entries expire for the whole batch, in milliseconds since 1970. Nil until an
   /// entry that expires needs it.
   private var time: UInt64?
+  /// The time at which the reads began that the next operation depends on, in milliseconds since
+  /// 1970.
+  var beginning: UInt64
   /// The keyspace of the indexes of each keyspace, both by their index in `keyspaces`. Empty in a
   /// store without indexes.
   private var indexKeyspaces: [UInt16: UInt16] = [:]
   /// Whether the store has indexes.
   private let hasIndexes: Bool
 
-  /// - Parameter hasIndexes: whether the store has indexes now, while no other writer writes.
-  init(store: Store, hasIndexes: Bool) {
+  /// - Parameters:
+  ///   - hasIndexes: whether the store has indexes now, while no other writer writes.
+  ///   - beginning: the time at which the reads began that the batch depends on, in milliseconds
+  ///     since 1970; nil for now.
+  init(store: Store, hasIndexes: Bool, reading beginning: UInt64? = nil) {
     self.store = store
     self.hasIndexes = hasIndexes
+    self.beginning = beginning ?? store.observers.clock.now()
     if hasIndexes { addIndexKeyspace(of: 0) }
   }
 
@@ -301,12 +308,16 @@ extension WriteBatch {
 
   /// Returns the expiry of a key that this batch has not written: milliseconds since 1970, or 0 for
   /// never; nil when the key does not exist.
-  mutating func recordedExpiry(of place: BatchOperations.Place) throws(StoreError) -> UInt64? {
+  ///
+  /// - Parameter time: the time at which the key must exist; nil for now.
+  mutating func recordedExpiry(
+    of place: BatchOperations.Place, at time: UInt64? = nil
+  ) throws(StoreError) -> UInt64? {
     assert(lastOperation(on: place) == nil, "the expiry of a key that the batch has written")
     let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<Expiry?, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) {
-        return .success(try store.ownExpiry(forKey: place.key, in: name))
+        return .success(try store.ownExpiry(forKey: place.key, in: name, at: time))
       } catch {
         return .failure(error)
       }
@@ -316,14 +327,17 @@ extension WriteBatch {
   }
 
   /// Returns the expiry of a key as this batch leaves it: milliseconds since 1970, or 0 for never,
-  /// and for a key that does not exist.
+  /// and for a key that does not exist. An entry that has ended since the batch began counts: the
+  /// batch may have read it, and what replaces it has ended too.
   private mutating func presentExpiry(
     of place: BatchOperations.Place
   ) throws(StoreError) -> UInt64 {
     if let index = lastOperation(on: place) {
-      return isVisible(index) ? operations.operations[index].expiryMilliseconds : 0
+      let operation = operations.operations[index]
+      let isKept = operation.kind.effect == .sets && operation.expiryMilliseconds > beginning
+      return isKept ? operation.expiryMilliseconds : 0
     }
-    return try recordedExpiry(of: place) ?? 0
+    return try recordedExpiry(of: place, at: beginning) ?? 0
   }
 
   mutating func holds(

@@ -86,10 +86,11 @@ extension Store {
     ) throws(StoreError) -> Bool {
       try keyspace.store.checkQueueing()
       try operation.checkLimits()
-      // Counted from this moment, whenever the store applies the write.
-      let expiry = (expiry ?? keyspace.defaultExpiry)
-        .counted(from: keyspace.store.clock.milliseconds)
-      return try writes.add(operation, in: keyspace, expiry)
+      let wanted = expiry ?? keyspace.defaultExpiry
+      // Of this moment, whenever the store applies the write.
+      let beginning: UInt64? = wanted == .unchanged ? keyspace.store.observers.clock.now() : nil
+      let expiry = wanted.counted(from: keyspace.store.observers.clock.now())
+      return try writes.add(operation, in: keyspace, expiry, reading: beginning)
     }
 
     /// Queues an operation when the queue has room for it. See ``add(_:expiring:)``.
@@ -246,6 +247,7 @@ extension Store {
   ) async throws(StoreError) -> SequenceNumber? {
     let sequence = try await writeUnit(Durability.none) { (batch) throws(StoreError) in
       for write in writes {
+        if let beginning = write.beginning { batch.beginning = beginning }
         try batch.add([write.operation], in: write.keyspace, expiring: write.expiry)
       }
     }

@@ -9,7 +9,7 @@ final class WritingState {
   private var lacksSpace = false
   /// Whether a task creates the segment after the active one.
   private(set) var isPreparingSpare = false
-  /// The number of tasks that create or list segments while writers go on.
+  /// The number of tasks that create, list or receive segments while other work goes on.
   private var segmentTaskCount = 0
   private let segmentTasks = AsyncGate()
   /// The number of the turn of a transaction that holds the room gate; nil when none does.
@@ -63,7 +63,7 @@ final class WritingState {
     endSegmentTask()
   }
 
-  /// Waits until no task creates or lists segments.
+  /// Waits until no task creates, lists or receives segments.
   nonisolated(nonsending) func waitForSegmentTasks() async {
     while segmentTaskCount > 0 { await segmentTasks.waitForWakeUp() }
   }

@@ -121,7 +121,10 @@ extension Store {
     do {
       defer { if hasTurn { releaseTurn() } else { endUnit(hasGate) } }
       if let conflict = try conflict(with: contents) { return conflict }
-      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
+      // The snapshot of a store without entries that expire has no time.
+      let time = contents.snapshot.now
+      var batch = WriteBatch(
+        store: self, hasIndexes: hasIndexes, reading: time == 0 ? nil : time)
       try contents.write(to: &batch, of: self)
       sequence = try await commit(batch.take(), hasGate: hasGate)
     }

@@ -88,18 +88,7 @@ extension Store.Transaction {
       }
     }
     let wanted = expiry ?? keyspace?.defaultExpiry ?? .never
-    contents.write(value, key, name, keyspace, try fixed(wanted, key, name))
-  }
-
-  /// Returns the expiry of an entry that was read, where it is to stay unchanged. The entry may end
-  /// before the commit: what replaces it has ended then, too.
-  private func fixed(
-    _ expiry: Expiry, _ key: Key, _ name: String
-  ) throws(StoreError) -> Expiry {
-    guard expiry == .unchanged, let part = contents.parts[name], part.writes[key] == nil,
-      (part.reads[key] ?? .none) != .none
-    else { return expiry }
-    return try part.snapshot.expiry(forKey: key).map { .at(milliseconds: $0) } ?? .never
+    contents.write(value, key, name, keyspace, wanted)
   }
 
   /// Sets a value, and the values that its record has in the indexes of the keyspace. See

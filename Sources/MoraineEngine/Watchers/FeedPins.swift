@@ -30,6 +30,9 @@ final class FeedPins: Sendable {
   private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   func add(_ sequence: UInt64) -> FeedPin {
+    // A forked child reads no changes, and must not wait for a lock that a thread of the parent may
+    // have held.
+    guard isInItsProcess else { return FeedPin(id: 0, in: self) }
     let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     let id = state.withLock { state in
       state.nextID += 1
@@ -52,7 +55,6 @@ final class FeedPins: Sendable {
   }
 
   fileprivate func remove(_ id: Int) {
-    // A forked child must not wait for a lock that a thread of the parent may have held.
     guard isInItsProcess else { return }
     state.withLock { state in
       assert(state.places[id] != nil, "a pin is removed twice")
@@ -60,6 +62,10 @@ final class FeedPins: Sendable {
       publishPin(&state)
     }
   }
+
+  /// Calls the body while the lock is held, as a thread of a parent may hold it during a fork; for
+  /// tests.
+  func whileLocked(_ body: () -> Void) { state.withLock { _ in body() } }
 
   /// Shows the pins to other processes, which may compact the store from now on.
   func share(_ page: SharedPage) {
@@ -88,6 +94,8 @@ final class FeedPins: Sendable {
   /// The number after which some iterator has still to see operations; the maximum when compaction
   /// need not wait for any.
   var leastSequence: UInt64 {
+    // A forked child compacts nothing.
+    guard isInItsProcess else { return .max }
     let now = SystemClock.monotonicNanoseconds()
     return state.withLock { state in
       min(least(state, now), state.page?.leastPin(now: now) ?? .max)

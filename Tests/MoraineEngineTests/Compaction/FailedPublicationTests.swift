@@ -89,10 +89,123 @@ import Testing
     #expect(raised != nil && raised != SequenceNumber.none)
     try await store.close()
   }
+
+  /// Regression: the index named copies in a file that was removed, and the next compaction removed
+  /// the originals as garbage.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func indexRebuiltBeforeAFailedPublicationLosesNothing(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try await store(on: storage, mode)
+    // A read that meets a damaged page of a checkpoint does the same.
+    try await failToPublish(store, storage) { try await store.rebuildIndexFromLog() }
+    for (key, value) in model { #expect(try await store.value(forKey: key) == value) }
+    try await store.compact(segments: 0..<100)
+    try await store.snapshot().check(model, absent: ["0"])
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// Regression: an error that named no input of a compaction marked all of them as damaged.
+  @Test func damageElsewhereMarksNoSoundSegment() async throws {
+    let store = try await store(on: MemoryStorage(), .mapped)
+    let other = SegmentNumber(rawValue: 9999).fileName
+    #expect(await store.markedSegments(after: other).isEmpty)
+    let own = try await #require(store.segmentNames().first)
+    #expect(await store.markedSegments(after: own) == [own])
+    try await store.close()
+  }
+
+  /// Regression: a feed read the output, which lacks the deletes, before its horizon had risen.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func feedDuringAPublicationMissesNoDelete(mode: Store.Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try await store(on: storage, mode)
+    store.waitForIteratorsNever()
+    let last = try await store.set(Self.value, forKey: "last")
+    func removals() async throws -> Set<Key> {
+      var removed: Set<Key> = []
+      for try await change in store.changes(after: SequenceNumber(rawValue: 60)) {
+        if change.isRemoval { removed.insert(change.key) }
+        if change.sequence >= last { break }
+      }
+      return removed
+    }
+    let expected = Set((0..<30).map { Key("\($0 * 2)") })
+    let during = try await failToPublish(store, storage, during: removals)
+    #expect(during == expected)
+    let after = try await removals()
+    #expect(after == expected)
+    try await store.compact(segments: 0..<100)
+    let error = await #expect(throws: StoreError.self) { try await removals() }
+    #expect(error?.code == .cursorExpired)
+    try await store.close()
+  }
+
+  /// Regression: the number below which digests may be wrong fell again, where no copy showed that
+  /// the index had been rebuilt.
+  @Test func rebuildingDuringAFailedPublicationIsRemembered() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try await store(on: storage, .mapped)
+    for number in 0..<120 { try await store.removeValue(forKey: Key("\(number)")) }
+    try await failToPublish(store, storage) {}
+    #expect(await store.compactedThrough() == SequenceNumber.none)
+    try await failToPublish(store, storage) { try await store.rebuildIndexFromLog() }
+    let last = try await store.lastSequence()
+    #expect(await store.compactedThrough() == last)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// Regression: the manifest that was adopted after a publication was older than the rebuilding.
+  @Test func rebuildingDuringAPublicationIsRemembered() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try await store(on: storage, .mapped)
+    let gate = Gate()
+    storage.setScript { event in
+      event.file == Manifest.temporaryFileName && event.operation == .createFile
+        ? .hang(gate) : nil
+    }
+    // One publication: the next one would note a number of its own.
+    let compaction = Task { try await store.compact(segments: 0..<1) }
+    await gate.arrival()
+    let noted = await store.noteWrongDigests()
+    gate.open()
+    try await compaction.value
+    storage.setScript(nil)
+    #expect(await store.compactedThrough() == noted)
+    try await store.set(Self.value, forKey: "later")
+    try await store.close()
+  }
 }
 
 extension Store {
+  fileprivate func rebuildIndexFromLog() throws(StoreError) { try engine!.rebuildIndex() }
+
+  fileprivate func segmentNames() -> [String] {
+    engine!.log.table.order.map { engine!.log.table.fileName($0) }
+  }
+
+  /// Reports damage of a file, and returns the segments that are marked as damaged then.
+  fileprivate func markedSegments(after file: String) -> [String] {
+    let error = StoreError(.corrupted, "a planted damage", file: file)
+    engine!.log.table.noteDamage(error, among: engine!.log.table.order)
+    return engine!.log.table.order.filter { engine!.log.table.damage[$0] != nil }
+      .map { engine!.log.table.fileName($0) }
+  }
+
   fileprivate func feedHorizon() -> SequenceNumber? { engine?.log.manifest.feedHorizon }
+
+  fileprivate func compactedThrough() -> SequenceNumber? { engine?.log.manifest.compactedThrough }
+
+  /// Notes that digests in the log may be wrong, as a rebuilding of the index after one more write
+  /// does.
+  fileprivate func noteWrongDigests() -> SequenceNumber {
+    let number = SequenceNumber(rawValue: engine!.log.lastSequence + 1)
+    engine!.log.manifest.compactedThrough = number
+    return number
+  }
 }
 
 extension FaultStorage {

@@ -51,6 +51,17 @@ import Testing
     try await store.close()
   }
 
+  /// A file that is marked as immutable.
+  @Test func readerUsesAPageThatMayNotBeWritten() async throws {
+    let store = try open()
+    try await store.set([1], forKey: "a")
+    fail(.notPermitted, .openFile, FileName.sharedPage)
+    let directory = try #require(try faulty.openDirectory("store"))
+    let link = try #require(try SharedLink(reading: directory))
+    #expect(!link.page.isWritable)
+    try await store.close()
+  }
+
   @Test func anotherProcessMakesAFileOfSharingFirst() async throws {
     let alone = try Store(on: memory, at: "store", configuration: .testing())
     try await alone.set([1], forKey: "a")

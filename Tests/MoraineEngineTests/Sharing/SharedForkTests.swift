@@ -51,6 +51,23 @@ import Testing
       guard await store.leastPinOnPage() == before else { exit(3) }
     }
   }
+
+  /// Regression: a child waited for ever for a lock that a thread of its parent had held.
+  @Test func aChildWaitsForNoLockOfThePins() async {
+    await #expect(processExitsWith: .success) {
+      let store = try Store(on: MemoryStorage(), at: "store", configuration: .shared())
+      try await store.set([1], forKey: "a")
+      let pins = store.observers.pins
+      moraine_note_fork()
+      var least: UInt64 = 0
+      pins.whileLocked {
+        let pin = pins.add(1)
+        pin.move(to: 2)
+        least = pins.leastSequence
+      }
+      guard least == .max else { exit(1) }
+    }
+  }
 }
 
 extension Store {

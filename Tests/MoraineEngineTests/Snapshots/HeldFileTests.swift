@@ -40,4 +40,37 @@ import Testing
     #expect(try await again.statistics().segmentCount == after)
     try await again.close()
   }
+
+  /// Regression: the end of a snapshot removed files of a store that had been released without
+  /// being closed.
+  @Test func snapshotRemovesNoFileOfAReleasedStore() async throws {
+    let storage = MemoryStorage()
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: .positional)
+    configuration.compaction = .manual
+    var store: Store? = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<100 { try await store?.set([UInt8](0..<50), forKey: Key("\(number)")) }
+    var snapshot: Store.Snapshot? = try await store?.snapshot()
+    for number in 0..<100 { try await store?.removeValue(forKey: Key("\(number)")) }
+    _ = try await store?.compact()
+    try await store?.waitUntilIdle()
+    let pipeline = try #require(store?.pipeline)
+    let released = WeakReference(store: store)
+    store = nil
+    while released.store != nil { await Task.yield() }
+    func segmentCount() throws -> Int {
+      let directory = try #require(try storage.openDirectory("store"))
+      return try directory.entries().count { $0.name.hasSuffix(".segment") }
+    }
+    let before = try segmentCount()
+    #expect(before > 5, "the files of the snapshot are kept")
+    #expect(snapshot?.count == 100)
+    snapshot = nil
+    // Jobs run in order, also one that would remove files.
+    try await pipeline.run { () throws(StoreError) in }
+    #expect(try segmentCount() == before)
+  }
+}
+
+private struct WeakReference {
+  weak var store: Store?
 }

@@ -22,10 +22,13 @@ import Testing
     }
   }
 
-  private func open(_ storage: MemoryStorage, _ item: Case) throws -> Store {
+  private func open(
+    _ storage: MemoryStorage, _ item: Case, checkpointFloorBytes: Int? = nil
+  ) throws -> Store {
     var configuration = Store.Configuration.testing(
       segmentSizeBytes: item.segmentSizeBytes, ioMode: item.mode)
     if !item.isAutomatic { configuration.compaction = .manual }
+    if let checkpointFloorBytes { configuration.checkpointFloorBytes = checkpointFloorBytes }
     return try Store(on: storage, at: "store", configuration: configuration)
   }
 
@@ -79,6 +82,88 @@ import Testing
     #expect(try await again.count() == (count + 7) / 8 + more)
     #expect(try await again.verify().isSound)
     try await again.close()
+  }
+
+  /// Regression: an opening left no reserve, and no put made one. Deletes used up the disk, and then
+  /// no compaction had space for its first copy.
+  @Test(arguments: cases, [true, false])
+  func deletesAndCompactionFreeAFullDiskThatIsOpenedAgain(
+    _ item: Case, isKilled: Bool
+  ) async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let count = try await fillAndLeave(storage, item, isKilled: isKilled)
+    let store = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    for number in 0..<count where number % 8 != 0 {
+      #expect(try await delete(Key("old \(number)"), from: store), "key \(number) of \(count)")
+    }
+    try await store.compact()
+    #expect(try await fill(store, "new") > count / 3)
+    for number in 0..<count {
+      let found = try await store.value(forKey: Key("old \(number)"))
+      #expect(found == (number % 8 == 0 ? Self.value : nil))
+    }
+    #expect(try await store.verify().isSound)
+    #expect(store.poison == nil)
+    try await store.close()
+  }
+
+  /// Fills a store that does not exist yet, and closes or kills it.
+  ///
+  /// - Returns: the number of its keys.
+  private func fillAndLeave(
+    _ storage: MemoryStorage, _ item: Case, isKilled: Bool
+  ) async throws -> Int {
+    let store = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    let count = try await fill(store, "old")
+    if isKilled { try await store.die() } else { try await store.close() }
+    return count
+  }
+
+  /// What a delete reserves for a compaction it uses itself where there is nothing else.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional], 2...6)
+  func deleteWorksInTheLastBlocks(mode: Store.Configuration.IOMode, blocks: Int) async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let item = Case(mode: mode, segmentSizeBytes: 64 << 20, isAutomatic: false)
+    let first = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    for number in 0..<3 { try await first.set(Self.value, forKey: Key("\(number)")) }
+    try await first.close()
+    let store = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    try leave(blocks: blocks, of: storage)
+    #expect(try await store.removeValue(forKey: "1") != nil)
+    #expect(try await store.count() == 2)
+    try #require(try storage.openDirectory("store")).remove("filler")
+    try await store.close()
+  }
+
+  /// Regression: the store's own deletes, which no caller can split, left the reserve to a compaction
+  /// that had nothing to free, and failed for ever.
+  @Test func expiredEntriesAreDeletedInTheLastBlocks() async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 64 << 20, ioMode: .mapped)
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 1 << 40
+    configuration.clock = clock
+    let first = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<256 {
+      try await first.set([1], forKey: Key("\(number)"), expiring: .after(.seconds(5)))
+    }
+    try await first.close()
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    try leave(blocks: 6, of: storage)
+    clock.advance(by: .seconds(1_000_000))
+    try await store.removeExpired()
+    #expect(await store.recordCount == 0)
+    try #require(try storage.openDirectory("store")).remove("filler")
+    try await store.close()
+  }
+
+  /// Takes all but a number of the blocks that are left.
+  private func leave(blocks: Int, of storage: MemoryStorage) throws {
+    let directory = try #require(try storage.openDirectory("store"))
+    let filler = try directory.createFile("filler")
+    try fillUp(storage)
+    try filler.truncate(to: filler.lengthBytes() - UInt64(blocks * 4096))
   }
 
   /// No caller compacts: overwriting continues as long as the live records fit.
@@ -264,6 +349,8 @@ import Testing
 }
 
 extension Store {
+  fileprivate var recordCount: Int? { engine?.live.count }
+
   /// Releases the lock as the death of the process does. The remaining work of the pool's threads
   /// runs first: a dead process writes no manifest.
   fileprivate func die() async throws(StoreError) {

@@ -137,6 +137,23 @@ import Testing
     #expect(try await store.expiry(forKey: "c") == .at(milliseconds: 2_000_000))
   }
 
+  /// The clock passes the end of an entry while a batch is made.
+  @Test(arguments: [false, true])
+  func unchangedExpiryOfABatchIsThatOfItsBeginning(hasEnded: Bool) async throws {
+    let store = Store.inMemory(configuration: configuration())
+    try await store.set([1], forKey: "session", expiring: .after(.seconds(5)))
+    let clock = clock
+    if hasEnded { clock.advance(by: .seconds(6)) }
+    try await store.write { batch in
+      #expect(try batch.contains("session") == !hasEnded)
+      clock.advance(by: .seconds(6))
+      try batch.set([2], forKey: "session", expiring: .unchanged)
+      try batch.set([3], forKey: "session", expiring: .unchanged)
+    }
+    // An entry that had ended before is no entry that is replaced.
+    #expect(try await store.value(forKey: "session") == (hasEnded ? [3] : nil))
+  }
+
   private func orderedAnswers(
     _ store: Store, _ keyspace: Keyspace, _ key: Key
   ) async throws

@@ -405,6 +405,26 @@ import Testing
   }
 
   /// A lifetime is counted from the call, however long the write waits.
+  /// The store has seen a later time, which a clock that was set back does not undo.
+  @Test func queuedLifetimeCountsFromTheTimeOfTheStore() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Self.configuration()
+    configuration.clock = clock
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    let queue = try await store.writeQueue()
+    clock.set(toMilliseconds: 2_000_000)
+    try await store.set([1], forKey: "x", expiring: .after(.seconds(1)))
+    #expect(try await store.value(forKey: "x") == [1])
+    clock.set(toMilliseconds: 1_000_000)
+    try await queue.set([1], forKey: "k", expiring: .after(.seconds(60)))
+    #expect(try queue.trySet([2], forKey: "l", expiring: .after(.seconds(60))))
+    try await queue.flush()
+    #expect(try await store.value(forKey: "k") == [1])
+    #expect(try await store.value(forKey: "l") == [2])
+    #expect(try await store.expiry(forKey: "k") == .at(milliseconds: 2_060_000))
+    try await store.close()
+  }
+
   @Test func queuedEntryEndsAtItsExpiry() async throws {
     let storage = FaultStorage(MemoryStorage())
     let clock = ManualClock(startingAt: 1_000_000)
@@ -435,6 +455,32 @@ import Testing
     #expect(try queue.value(forKey: "a") == nil)
     #expect(try queue.value(forKey: "b") == [2])
     #expect(try brief.value(forKey: "d") == nil)
+    try await store.close()
+  }
+
+  /// The entry ends while a write waits that keeps its expiry.
+  @Test func queuedEntryEndsWithTheEntryThatItReplaces() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Self.configuration()
+    configuration.clock = clock
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let gate = Gate()
+    storage.setScript { $0.operation == .createDirectory ? .hang(gate) : nil }
+    let queue = try await store.writeQueue()
+    for key in ["a", "b"] as [Key] {
+      try await queue.set([1], forKey: key, expiring: .at(milliseconds: 1_002_000))
+    }
+    try await queue.set([2], forKey: "a", expiring: .unchanged)
+    clock.advance(by: .seconds(3))
+    // This write finds no entry that it replaces.
+    try await queue.set([2], forKey: "b", expiring: .unchanged)
+    await gate.arrival()
+    gate.open()
+    try await queue.flush()
+    #expect(try await store.value(forKey: "a") == nil)
+    #expect(try await store.value(forKey: "b") == [2])
+    #expect(try await store.expiry(forKey: "b") == .never)
     try await store.close()
   }
 

@@ -526,21 +526,32 @@ import Testing
     try await other.close()
   }
 
-  /// The clock passes the end of an entry between its reading and the commit.
-  @Test(arguments: [false, true])
-  func unchangedEntryEndsWhenTheEntryThatWasReadEnds(reads: Bool) async throws {
+  /// The clock passes the end of an entry between the beginning of a transaction and its commit.
+  @Test(arguments: [nil, "key", "untracked key", "range"])
+  func unchangedEntryEndsWithTheEntryThatItReplaces(reading: String?) async throws {
     let clock = ManualClock(startingAt: 1_000_000)
     var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: .mapped)
     configuration.clock = clock
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
-    try await store.set([1], forKey: "session", expiring: .at(milliseconds: 1_005_000))
+    let sessions = try store.orderedKeyspace(named: "sessions")
+    try await sessions.set([1], forKey: "session", expiring: .at(milliseconds: 1_005_000))
     try await store.transaction { transaction in
-      if reads { _ = try transaction.value(forKey: "session") }
+      switch reading {
+      case "key": _ = try transaction.value(forKey: "session", in: sessions)
+      case "untracked key":
+        _ = try transaction.value(forKey: "session", in: sessions, isTracked: false)
+      case "range": _ = try transaction.entries(of: sessions)
+      default: break
+      }
       clock.advance(by: .seconds(6))
-      try transaction.set([2], forKey: "session", expiring: .unchanged)
+      try transaction.set([2], forKey: "session", in: sessions, expiring: .unchanged)
     }
-    // An entry that was not read is the one of the commit: a new one.
-    #expect(try await store.value(forKey: "session") == (reads ? nil : [2]))
+    #expect(try await sessions.value(forKey: "session") == nil)
+    try await store.transaction { transaction in
+      try transaction.set([3], forKey: "session", in: sessions, expiring: .unchanged)
+    }
+    // An entry that had ended before is no entry that is replaced.
+    #expect(try await sessions.value(forKey: "session") == [3])
     try await store.close()
   }
 
