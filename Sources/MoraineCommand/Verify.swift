@@ -6,11 +6,13 @@ struct Verify: AsyncParsableCommand {
     abstract: "Reads and checks every byte; changes nothing.",
     discussion: """
       Exit code 3 if the store is damaged. Standard error lists each problem with
-      its file and offset.
+      its file and offset. A damaged index checkpoint (*.index) is reported, and is
+      no damage to the store: the log is read instead.
 
       With --json one object, for a damaged store too: isSound, recordCount,
       checkedBytes, problemCount and problems, each of which has code, file,
-      offset and message (null where it does not apply).
+      offset and message (null where it does not apply); for a damaged index
+      checkpoint also checkpointProblem, an object like those of problems.
 
         moraine verify users.moraine --json | jq '.problems[]'
       """)
@@ -26,7 +28,7 @@ struct Verify: AsyncParsableCommand {
         let report = try await store.verify { progress in
           bar.update(progress.completedBytes, of: progress.totalBytes)
         }
-        return Findings(report)
+        return Findings(report, await store.recoveryReport)
       }
     } catch let error as StoreError where error.code == .corrupted {
       // Opening reads every record too, and stops at the first damage.
@@ -41,14 +43,18 @@ struct Verify: AsyncParsableCommand {
 struct Findings {
   var recordCount: UInt64 = 0
   var checkedBytes: UInt64 = 0
+  /// What makes the store unsound.
   var problems: [StoreError] = []
+  /// Why the index checkpoint was not used.
+  var checkpointProblem: StoreError?
 
   init() {}
 
-  init(_ report: VerificationReport) {
+  init(_ report: VerificationReport, _ recovery: RecoveryReport) {
     recordCount = report.recordCount
     checkedBytes = report.checkedBytes
-    problems = report.problems
+    problems = Examination.problems(of: report, recovery)
+    checkpointProblem = recovery.checkpointProblem
   }
 
   func print(json: Bool) throws {
@@ -57,6 +63,10 @@ struct Findings {
     } else if problems.isEmpty {
       let (count, bytes) = (Units.number(recordCount), Units.bytes(checkedBytes))
       try Output.line("sound: \(count) records, \(bytes)")
+      if let checkpointProblem {
+        try Output.line(
+          "The index checkpoint could not be used; the log was read instead: \(checkpointProblem)")
+      }
     }
     guard !problems.isEmpty else { return }
     for problem in problems { Output.error(problem.description) }
@@ -66,10 +76,11 @@ struct Findings {
   }
 
   private var json: String {
-    let object: JSONObject = [
+    var object: JSONObject = [
       "isSound": problems.isEmpty, "recordCount": recordCount, "checkedBytes": checkedBytes,
       "problemCount": problems.count, "problems": problems,
     ]
+    if let checkpointProblem { object.add("checkpointProblem", checkpointProblem) }
     return object.json
   }
 }

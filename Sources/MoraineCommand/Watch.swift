@@ -16,10 +16,11 @@ struct Watch: AsyncParsableCommand {
       compaction has dropped removals since N, the command says so and ends with
       exit code 2: begin again with --all.
 
-      A store that several processes share can be watched while they write. While
-      the watch runs, a program that opens the store exclusively is refused
-      (locked). A store that one program opened exclusively is locked: call
-      changes(since:) in that program.
+      A store that several processes share can be watched while they write. A store
+      that one program opened exclusively is locked: call changes(since:) in that
+      program. The watch itself holds a lock only while it opens the store. A program
+      that opens the store exclusively afterwards is not refused; the watch then
+      prints nothing of what that program writes, without a message.
 
         moraine watch users.moraine --since 81234 | jq -r .key
       """)

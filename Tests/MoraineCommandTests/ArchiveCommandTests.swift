@@ -74,7 +74,8 @@ import Testing
     _ = try await Moraine.run("archive", place.store, archive, "--checkpoint")
     let ahead = try await doctor(older, archive, code: 0)
     #expect(ahead.contains("; the store has 3 operations less."), "\(ahead)")
-    #expect(ahead.contains("--adopt"), "\(ahead)")
+    #expect(ahead.contains("only if no other machine writes"), "\(ahead)")
+    #expect(ahead.contains("--adopt") && !ahead.contains("rejoin"), "\(ahead)")
     let follower = restored("follower")
     _ = try await Moraine.run("follow", archive, follower, "--once")
     let followed = try await doctor(follower, archive, code: 0)
@@ -247,6 +248,10 @@ import Testing
     try FileManager.default.copyItem(atPath: place.store, toPath: copy)
     try await place.drive("put 6b 77")
     #expect(try await Moraine.run("archive", place.store, archive).code == 0)
+    // The program that archived last may run on another machine: adopting would fence it.
+    let advice = try await Moraine.run("doctor", copy, "--archive", archive).text
+    #expect(advice.contains("moraine rejoin \(copy) \(archive)"), "\(advice)")
+    #expect(!advice.contains("--adopt"), "\(advice)")
     // The copy has gone on by itself.
     #expect(try await Moraine.run("put", copy, "l", "own").code == 0)
     let refused = try await Moraine.run("archive", copy, archive)

@@ -40,6 +40,21 @@ import Testing
     #expect(beyond.code == 2 && beyond.errors.contains("it does not reach 9"), "\(beyond)")
   }
 
+  @Test func damagedEarlierBackupIsNamed() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("backup", place.store, backup).code == 0)
+    let manifest = "\(backup)/MANIFEST"
+    var bytes = try Data(contentsOf: URL(fileURLWithPath: manifest))
+    bytes[100] ^= 1
+    try bytes.write(to: URL(fileURLWithPath: manifest))
+    let outcome = try await Moraine.run("backup", place.store, backup)
+    #expect(outcome.code == 3, "\(outcome)")
+    #expect(outcome.errors.contains("the earlier backup is damaged"), "\(outcome)")
+    #expect(outcome.errors.contains("[\(manifest)"), "\(outcome)")
+    #expect(!outcome.errors.contains("from a backup"), "\(outcome)")
+    #expect(try await Moraine.run("verify", place.store).code == 0)
+  }
+
   @Test func eachFailureHasItsExitCode() async throws {
     try await place.drive("put 6b \(String(repeating: "76", count: 999))")
     let none = try await Moraine.run(

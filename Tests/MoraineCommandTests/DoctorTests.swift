@@ -112,6 +112,29 @@ import Testing
     #expect(keys.map { $0["key"] as? String } == ["key 2"])
   }
 
+  /// The store reads the log instead: nothing is lost, and nothing is to be restored.
+  @Test func damagedIndexCheckpointIsNoDamageToTheStore() async throws {
+    let made = try await Moraine.run(
+      "drive", place.store, "--checkpoint-floor", "0", input: "put 6b 76\nput 6c 77\nclose\n")
+    #expect(made.code == 0, "\(made)")
+    let names = try FileManager.default.contentsOfDirectory(atPath: place.store)
+    let name = try #require(names.first { $0.hasSuffix(".index") }, "\(names)")
+    let url = URL(fileURLWithPath: "\(place.store)/\(name)")
+    // The last byte is in a page, which no opening reads before it is needed.
+    var bytes = try Data(contentsOf: url)
+    bytes[bytes.count - 1] ^= 1
+    try bytes.write(to: url)
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.code == 0 && text.text.hasPrefix("Sound: every byte of the log"), "\(text)")
+    #expect(text.text.contains("checkpoint could not be used"), "\(text)")
+    #expect(text.text.contains("The checkpoint needs no repair"), "\(text)")
+    #expect(!text.text.contains("moraine restore"), "\(text)")
+    let json = try object(try await Moraine.run("doctor", place.store, "--json"))
+    #expect(json["isSound"] as? Bool == true && json["salvage"] == nil, "\(json)")
+    let problem = try #require(json["checkpointProblem"] as? [String: Any], "\(json)")
+    #expect(problem["code"] as? String == "corrupted", "\(json)")
+  }
+
   /// Salvage finds the records without the manifest.
   @Test func aStoreWithoutItsManifestIsSalvaged() async throws {
     try await place.drive("put 6b 76", "put 6c 77")

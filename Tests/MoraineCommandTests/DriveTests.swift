@@ -172,6 +172,30 @@ import Testing
     #expect(seen[2] == "none" && seen[3].hasPrefix("count 0 "))
   }
 
+  /// The other program may have been killed within the line: the last value is a part of one.
+  @Test(arguments: [
+    ("", "put 6b 7676"), ("", "putx 6b 76 99999999999999"), ("", "cas 6b 1 7676"), ("", "del 6b"),
+    ("batch 2\nput 6b 78\n", "put 6c 7676"), ("batch 2\nput 6b 78\n", "del 6b"),
+  ])
+  func lineThatTheInputCutsOffWritesNothing(_ before: String, _ last: String) async throws {
+    try await place.drive("put 6b 76")
+    let cut = try await Moraine.run("drive", place.store, input: before + last)
+    #expect(cut.code == 0 && cut.lines.count == 2, "\(cut)")
+    #expect(cut.text.hasPrefix("err usage "), "\(cut)")
+    #expect(cut.text.contains("the input ended within a line"), "\(cut)")
+    #expect(try await answers("getv 6b", "get 6c", "scan").prefix(2) == ["value 1 76", "none"])
+    let whole = try await Moraine.run("drive", place.store, input: before + last + "\n")
+    #expect(whole.text.hasPrefix("ok "), "\(whole)")
+  }
+
+  /// Regression: the sum of all advances passed the end of its range.
+  @Test func clockLinesTakeEachTime() async throws {
+    let outcome = try await Moraine.run(
+      "drive", place.store, "--manual-clock",
+      input: "clock 18446744073709551615\nclock 0\nclock 1\nput 6b 76\nget 6b\n")
+    #expect(outcome.text == "ok\nok\nok\nok 1\nvalue 76\n", "\(outcome)")
+  }
+
   @Test func windowsLinesAndALastLineWithoutAnEndAreAccepted() async throws {
     let outcome = try await Moraine.run("drive", place.store, input: "put 6b 76\r\nget 6b")
     #expect(outcome.text == "ok 1\nvalue 76\n")

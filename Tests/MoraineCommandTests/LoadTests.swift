@@ -84,6 +84,17 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: place.store))
   }
 
+  /// The store compares with the limit of an ordered keyspace when it has the whole batch.
+  @Test(arguments: [[], ["--batch", "2"]] as [[String]])
+  func keyThatIsTooLongForAnOrderedKeyspaceIsNamed(_ options: [String]) async throws {
+    let long = String(repeating: "k", count: 512)
+    let file = try place.file("lines", "{\"id\":1}\n\n{\"id\":\"\(long)\"}\n{\"id\":3}\n".utf8)
+    let outcome = try await Moraine.run(["load", place.store, file, "--ordered"] + options)
+    #expect(outcome.code == 2, "\(outcome)")
+    #expect(outcome.errors.contains("line 3: the key has 512 bytes; the limit"), "\(outcome)")
+    #expect(try await keys().isEmpty)
+  }
+
   @Test func inputThatIsNotUTF8IsRefused() async throws {
     let file = try place.file("lines", Array(#"{"id":1,"x":""#.utf8) + [0xE9] + Array("\"}".utf8))
     let outcome = try await Moraine.run("load", place.store, file)

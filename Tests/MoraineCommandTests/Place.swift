@@ -62,11 +62,12 @@ final class Place {
   }
 
   /// Lets the body talk to a `drive` of the store: the body writes lines and awaits their answers.
+  /// Another command may take the place of `drive`.
   func talk<Result: Sendable>(
-    _ options: String..., body: (Talk) async throws -> Result
+    _ options: String..., command: String = "drive", body: (Talk) async throws -> Result
   ) async throws -> (result: Result, status: TerminationStatus) {
     let outcome = try await Subprocess.run(
-      .path(FilePath(Moraine.path)), arguments: Arguments(["drive", store] + options),
+      .path(FilePath(Moraine.path)), arguments: Arguments([command, store] + options),
       environment: Moraine.environment, input: .inputWriter, output: .sequence, error: .discarded
     ) { execution in
       try await body(

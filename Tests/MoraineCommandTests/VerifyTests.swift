@@ -31,6 +31,31 @@ import Testing
     #expect((problem?["message"] as? String)?.isEmpty == false)
   }
 
+  /// The store reads the log instead.
+  @Test func damagedIndexCheckpointIsNoDamageToTheStore() async throws {
+    let made = try await Moraine.run(
+      "drive", place.store, "--checkpoint-floor", "0", input: "put 6b 76\nput 6c 77\nclose\n")
+    #expect(made.code == 0, "\(made)")
+    let names = try FileManager.default.contentsOfDirectory(atPath: place.store)
+    let name = try #require(names.first { $0.hasSuffix(".index") }, "\(names)")
+    let url = URL(fileURLWithPath: "\(place.store)/\(name)")
+    var bytes = try Data(contentsOf: url)
+    // The last byte is in a page, which no opening reads before it is needed.
+    bytes[bytes.count - 1] ^= 1
+    try bytes.write(to: url)
+    let text = try await Moraine.run("verify", place.store)
+    #expect(text.code == 0 && text.errors.isEmpty, "\(text)")
+    #expect(text.lines.first?.hasPrefix("sound: 2 records, ") == true, "\(text)")
+    #expect(text.text.contains("checkpoint could not be used"), "\(text)")
+    let json = try await Moraine.run("verify", place.store, "--json")
+    #expect(json.code == 0, "\(json)")
+    let any = try JSONSerialization.jsonObject(with: Data(json.output))
+    let object = try #require(any as? [String: Any], "\(json)")
+    #expect(object["isSound"] as? Bool == true && object["problemCount"] as? Int == 0)
+    let problem = try #require(object["checkpointProblem"] as? [String: Any], "\(json)")
+    #expect(problem["code"] as? String == "corrupted", "\(json)")
+  }
+
   @Test func aStoreWithoutAManifestIsDamaged() async throws {
     try await place.drive("put 6b 76")
     try FileManager.default.removeItem(atPath: place.store + "/MANIFEST")

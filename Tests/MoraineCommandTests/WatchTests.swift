@@ -1,4 +1,5 @@
 import Foundation
+import Subprocess
 import Synchronization
 import Testing
 
@@ -59,6 +60,22 @@ import Testing
       #expect(numbers.count == 2 && numbers[0] > 1 && numbers[1] == numbers[0] + 1)
       _ = try await talk.ask("close")
     }
+  }
+
+  /// A reader holds the lock only while it opens the store.
+  @Test func aWatchedStoreCanBeOpenedExclusively() async throws {
+    try await place.drive("put 6b 76", "close")
+    let store = place.store
+    let (_, status) = try await place.talk("--all", command: "watch") { talk in
+      #expect(try await talk.nextLine()?.contains(#""key":"k""#) == true)
+      // Nothing has shared the store, so that this command opens it exclusively.
+      let put = try await Moraine.run("put", store, "l", "w")
+      #expect(put.code == 0, "\(put)")
+      try talk.kill()
+    }
+    #expect(status == .signaled(SIGKILL))
+    let help = try await Moraine.run("watch", "--help")
+    #expect(!help.text.contains("is refused"), "\(help)")
   }
 
   @Test func changesThatCannotBeWatchedHaveTheirExitCode() async throws {

@@ -73,22 +73,25 @@ where Model.ID: Sendable {
     }
   }
 
-  /// Adds the entries of all models. An index that lacks a model afterwards does not become ready.
+  /// Adds the entries of all models, also of those that have expired: they come back when the clock
+  /// was wrong. An index that lacks a model afterwards does not become ready.
   private func build(
     _ building: [IndexCatalog.Index], _ failures: inout Failures
   ) async throws(StoreError) {
     let began = ContinuousClock.now
     let numbers = building.map(\.number)
-    var (walk, done): (LiveWalk?, Int) = (LiveWalk(), 0)
+    var (walk, done, hidesModels): (LiveWalk?, Int, Bool) = (LiveWalk(), 0, false)
     while let place = walk {
       let page = try await repository.keyspace.livePage(place)
       walk = page.next
+      hidesModels = hidesModels || page.hidesRecords
       let missing = try await withoutEntries(page.entries, numbers)
       try await add(missing, &failures)
       done += page.entries.count
       store.report(
         .indexBuilding(keyspace: repository.keyspace.name, modelCount: done))
     }
+    if hidesModels { try await addExpired(&failures) }
     let incomplete = failures.indexes
     let built = building.filter { !incomplete.contains($0.number) }
     if built.isEmpty { return }
@@ -101,6 +104,31 @@ where Model.ID: Sendable {
         .indexBuilt(
           keyspace: repository.keyspace.name, index: index.name, modelCount: done,
           elapsedNanoseconds: UInt64(nanoseconds)))
+    }
+  }
+
+  /// Adds the entries of the models that have expired, after those of all others: they must not
+  /// take a unique value from another model. One that cannot be in an index gets a mark.
+  private func addExpired(_ failures: inout Failures) async throws(StoreError) {
+    var walk: LiveWalk? = LiveWalk()
+    while let place = walk {
+      let page = try await repository.keyspace.livePage(place, areExpired: true)
+      walk = page.next
+      var ofPage = Failures()
+      try await add(page.entries, &ofPage)
+      if ofPage.indexes.isEmpty { continue }
+      for entry in page.entries {
+        var own = Failures()
+        try await add([entry], &own)
+        if own.indexes.isEmpty { continue }
+        do throws(StoreError) {
+          try await set([(entry.key, entry.sequence, IndexRow([]))], lacking: own.indexes)
+        } catch {
+          // A key that is too long for an index is too long for a mark.
+          guard error.code == .keyTooLarge else { throw error }
+          failures.add(error, in: own.indexes)
+        }
+      }
     }
   }
 
@@ -202,11 +230,14 @@ where Model.ID: Sendable {
     }
   }
 
-  private func set(_ rows: [StoredRow]) async throws(StoreError) {
+  /// - Parameter lacking: the indexes in which the models cannot be.
+  private func set(
+    _ rows: [StoredRow], lacking: Set<UInt64> = []
+  ) async throws(StoreError) {
     let keyspace = repository.keyspace
     try await store.writeTyped { (batch) throws(StoreError) in
       for (key, sequence, row) in rows {
-        _ = try batch.setRow(row, ofKey: key, in: keyspace, if: sequence)
+        _ = try batch.setRow(row, ofKey: key, in: keyspace, if: sequence, lacking: lacking)
       }
     }
   }

@@ -58,7 +58,12 @@ public struct IndexEncoder: Sendable {
   private let limit: Int
 
   /// - Parameter count: the number of values that are encoded together.
-  init(count: Int) { limit = IndexLayout.valueLengthBytes / count - 5 }
+  init(count: Int) { limit = Self.cutLength(of: count) }
+
+  /// Returns the length to which a text or data is cut, in bytes.
+  ///
+  /// - Parameter count: the number of values that are encoded together.
+  static func cutLength(of count: Int) -> Int { IndexLayout.valueLengthBytes / count - 5 }
 
   /// Creates an encoder that cuts nothing.
   init() { limit = .max / 2 }

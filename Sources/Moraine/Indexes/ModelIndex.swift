@@ -18,7 +18,8 @@ import MoraineEngine
 /// its property, its condition or the encoding of its values changes**: the store cannot see that.
 ///
 /// Text and data are in an index with about their first 290 bytes: 290 for an index of one value,
-/// 140 for each of two, 90 for each of three.
+/// 140 for each of two, 90 for each of three. Where a query meets a longer one in the order of an
+/// index of several values, it sorts its models in memory.
 public struct ModelIndex<Model: Sendable>: Sendable {
   /// The name of the index in the store.
   public let name: String
@@ -171,6 +172,9 @@ extension ModelIndex {
   func hasEntries(for model: Model) -> Bool {
     includes(model) && (!isManyValued || !encodings(model).isEmpty)
   }
+
+  /// Whether the index has only the beginning of a text or data of a model.
+  func cuts(_ model: Model) -> Bool { encodings(model).contains { $0.isCut } }
 
   /// Returns the values of a model in this index, each once; none for a model that a partial index
   /// lacks.

@@ -115,7 +115,7 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
       }
       return true
     case .success(nil):
-      if case .failed = phase { return false }
+      // The error of a model that is left out, if there is one, is no end.
       phase = .failed(
         StoreError(.closed, "the store was closed; open it again", file: repository.place))
       return false
@@ -156,7 +156,7 @@ public enum LivePhase: Sendable {
   /// `.decodingFailed` and `.newerFormat`: a model that cannot be read is left out. The other
   /// models are shown and follow their changes. The phase is ``loaded`` again after that model is
   /// saved again or deleted. After any other error no change is followed; ``LiveModels/restart()``
-  /// loads the models again. `.cursorExpired` never appears here: the models are then loaded again
-  /// automatically.
+  /// loads the models again. `.cursorExpired` and `.suspended` never appear here: the models are
+  /// then loaded again automatically, those of a suspended store when it is resumed.
   case failed(StoreError)
 }

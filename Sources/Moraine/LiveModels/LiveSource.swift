@@ -52,9 +52,14 @@ actor LiveSource<Model: Codable & Identifiable & Sendable> where Model.ID: Senda
           StoreError(.closed, "the store was closed; open it again", file: repository.place))
       } catch {
         feed = nil
-        // `.cursorExpired`: compaction has dropped deletes that the feed has not read yet, so the
-        // contents are read again.
-        if error.code != .cursorExpired { return .failed(error) }
+        switch error.code {
+        // Compaction has dropped deletes that the feed has not read yet, so the contents are read
+        // again.
+        case .cursorExpired: break
+        // In a store that was closed by then, the next attempt fails.
+        case .suspended: _ = await repository.keyspace.store.waitWhileSuspended()
+        default: return .failed(error)
+        }
       }
     }
     return nil

@@ -16,6 +16,8 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
   /// - The stored value cannot be read: it is damaged, of a later version, or of another type than
   ///   this program uses for the key. Setting has no effect.
   /// - The store cannot be opened. Setting has no effect.
+  /// - Changes of other writers could not be read. The next save in the same store that succeeds,
+  ///   and ``reload()``, read them again.
   /// - `.storeReplaced`: the files of the store were deleted, moved or replaced. Nothing can be
   ///   saved before ``reload()``.
   public var error: StoreError? { box.error }

@@ -19,6 +19,8 @@ final class PersistedSpace: Sendable {
     var stored: [Key: StoredSetting] = [:]
     var boxes: [Key: any SettingBox] = [:]
     var following: Task<Void, Never>?
+    /// Whether the following has ended with an error that may be over.
+    var mayFollowAgain = false
     var queue = SettingQueue()
   }
 
@@ -141,23 +143,33 @@ extension PersistedSpace {
     }
   }
 
-  private func follow(_ first: KeyspaceFeed, of keyspace: Keyspace) {
+  /// Follows a keyspace in a task.
+  ///
+  /// - Parameter first: the changes to take; nil to take all settings first.
+  private func follow(_ first: KeyspaceFeed?, of keyspace: Keyspace) {
     let following = Task { [weak self] in
       var feed = first
       while !Task.isCancelled {
         do throws(StoreError) {
-          let changes = try await feed.next()
-          // The store is closed, or the task is cancelled.
-          if changes.isEmpty { return }
-          guard let self else { return }
-          take(changes)
-        } catch {
-          do throws(StoreError) {
-            guard error.code == .cursorExpired else { throw error }
+          if let known = feed {
+            let changes = try await known.next()
+            // The store is closed, or the task is cancelled.
+            if changes.isEmpty { return }
+            guard let self else { return }
+            take(changes)
+          } else {
             let contents = try await keyspace.contents()
             feed = contents.feed
             self?.takeAll(contents, always: false)
-          } catch {
+          }
+        } catch {
+          feed = nil
+          switch error.code {
+          // Compaction has dropped deletes that the feed had not read.
+          case .cursorExpired: break
+          case .suspended:
+            guard await keyspace.store.waitWhileSuspended() else { return }
+          default:
             self?.stopFollowing(because: error)
             return
           }
@@ -165,6 +177,7 @@ extension PersistedSpace {
       }
     }
     let before = state.withLock { state in
+      state.mayFollowAgain = false
       defer { state.following = following }
       return state.following
     }
@@ -174,9 +187,16 @@ extension PersistedSpace {
   private func stopFollowing(because error: StoreError) {
     let boxes = state.withLock { state in
       state.following = nil
+      state.mayFollowAgain = error.mayPass
       return state.boxes
     }
     for box in boxes.values { box.fail(error) }
+  }
+
+  /// Follows the store again if an error has ended that. The store has just done something without
+  /// an error.
+  private func followAgain(_ keyspace: Keyspace) {
+    if state.withLock({ $0.mayFollowAgain }) { follow(nil, of: keyspace) }
   }
 
   /// Opens the store that is at the place now and takes all its settings.
@@ -320,6 +340,8 @@ extension PersistedSpace {
       for (setting, sequence) in zip(begun, sequences) {
         setting.box.saved(setting.count, at: sequence)
       }
+      // A value that is saved has no error any more, so it must have the later changes.
+      followAgain(keyspace)
     } catch {
       // A setting that is too large must not prevent the others from being saved.
       guard begun.count > 1, error.code == .valueTooLarge || error.code == .keyTooLarge else {
@@ -386,6 +408,16 @@ extension PersistedSpace {
     state.withLock { state in
       guard !state.queue.pending.contains(where: { $0.key == setting.key }) else { return }
       state.queue.pending.insert(setting, at: 0)
+    }
+  }
+}
+
+extension StoreError {
+  /// Whether a store that has thrown this error may work again without being opened again.
+  fileprivate var mayPass: Bool {
+    switch code {
+    case .closed, .storeReplaced, .poisoned, .usedAfterFork: false
+    default: true
     }
   }
 }

@@ -72,7 +72,8 @@ final class PersistedSpaces: Sendable {
     state.withLock { $0.spaces[ID(keyspace)]?.space }
   }
 
-  /// Adds a space whose store was opened by a later attempt, or was replaced by another store.
+  /// Adds a space whose store was opened by a later attempt, or was replaced by another store. If
+  /// another space has the keyspace by then, properties that are created later share that one.
   func add(_ space: PersistedSpace, for keyspace: Keyspace) {
     state.withLock { state in
       state.spaces = state.spaces.filter { $0.value.space != nil && $0.value.space !== space }

@@ -15,7 +15,8 @@ public struct QueryToken: Hashable, Sendable, Codable {
   let values: [[UInt8]]
   /// The key of the last model's id.
   let key: [UInt8]
-  /// The key of the entry that has led to the last model; nil without an index.
+  /// The key of the entry that has led to the last model; nil without an index, and where the order
+  /// of the index does not continue at the model.
   var entry: [UInt8]? = nil
 }
 
@@ -27,7 +28,8 @@ public struct QueryExplanation: Hashable, Sendable, CustomStringConvertible {
   public let candidateCount: Int
   /// Whether conditions are applied to decoded models.
   public let isFiltering: Bool
-  /// Whether the models are sorted in memory.
+  /// Whether the models are sorted in memory. A query that meets a text of which its index has only
+  /// the beginning sorts them in memory too.
   public let isSortingInMemory: Bool
   /// The number of models that a program has saved that did not know all indexes, and whose entries
   /// are not added yet.
@@ -77,7 +79,7 @@ extension ModelQuery {
     var found = try await run.found(limit: count == .max ? nil : count + 1, after: token)
     let hasMore = found.count > count
     if hasMore { found.removeLast() }
-    let next = hasMore ? found.last.map { $0.token(sorting) } : nil
+    let next = hasMore ? found.last.map { run.token(after: $0) } : nil
     return QueryPage(models: found.map(\.model), next: next)
   }
 
@@ -113,8 +115,4 @@ struct FoundModel<Model: Sendable>: Sendable {
   let key: Key
   /// The key of the entry that has led to the model; nil without an index.
   let entry: [UInt8]?
-
-  func token(_ sorting: [QuerySorting<Model>]) -> QueryToken {
-    QueryToken(values: QueryOrder(sorting).values(of: model), key: key.bytes, entry: entry)
-  }
 }

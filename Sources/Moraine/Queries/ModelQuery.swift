@@ -190,8 +190,8 @@ extension ModelQuery {
   }
 
   /// Returns the query with a bound on the models that are sorted in memory, where no index has the
-  /// order; otherwise the bound is a million. A query with more models throws `.limitExceeded`. A
-  /// query with a limit needs memory for its limit only.
+  /// order, or not of all texts; otherwise the bound is a million. A query with more models throws
+  /// `.limitExceeded`. A query with a limit needs memory for its limit only.
   public func sortingInMemory(atMost count: Int) -> ModelQuery {
     var query = self
     query.sortedLimit = count

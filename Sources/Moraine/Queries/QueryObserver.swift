@@ -91,6 +91,9 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     return QueryUpdate(models: shown, steps: [], isReload: true, failure: failure)
   }
 
+  /// The time by which the store hides models. A clock that was set back brings none back.
+  private var storeTime: UInt64 { repository.keyspace.store.expiryMilliseconds }
+
   private var shown: QueryModels<Model> {
     guard let limit = query.limit else { return kept }
     var models = kept
@@ -126,7 +129,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
       return changes.isEmpty ? nil : changes
     }
     let clock = repository.keyspace.store.clock
-    if clock.milliseconds >= time { return [] }
+    if storeTime >= time { return [] }
     let waiting = Task { () -> Result<[Store.Change], StoreError> in
       do throws(StoreError) { return .success(try await feed.next()) } catch {
         return .failure(error)
@@ -179,7 +182,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         hasNewFailure = true
       }
     }
-    let time = repository.keyspace.store.clock.milliseconds
+    let time = storeTime
     while let key = expiries.pop(through: time, where: { members[$1]?.expiry == $0 }) {
       steps += remove(key)
     }

@@ -119,12 +119,14 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     if plan.index != nil, plan.isSorted, unindexed.allSatisfy({ $0.entry != nil }),
       isUsable(token)
     {
-      var result: [FoundModel<Model>] = []
+      var (result, hasCut): ([FoundModel<Model>], Bool) = ([], false)
       try await forEachStep(after: token, unindexed) { (found) throws(StoreError) in
-        result += found
-        return result.count < limit ?? .max
+        let next = found.prefix((limit ?? .max) - result.count)
+        hasCut = next.contains(where: isCut)
+        result += next
+        return !hasCut && result.count < limit ?? .max
       }
-      return limit.map { Array(result.prefix($0)) } ?? result
+      if !hasCut { return result }
     }
     let from = token.map { order.place(of: $0.values, Key($0.key)) }
     var sorted: [(place: QueryPlace, found: FoundModel<Model>)] = []
@@ -150,6 +152,26 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     }
     sort()
     return sorted.map(\.found)
+  }
+
+  /// Returns the place after a model.
+  func token(after found: FoundModel<Model>) -> QueryToken {
+    QueryToken(
+      values: QueryOrder(query.sorting).values(of: found.model), key: found.key.bytes,
+      entry: isCut(found) ? nil : found.entry)
+  }
+
+  /// Whether the place of a model in the plan's index is not its place in the order of the query.
+  ///
+  /// An index of several properties cuts a text earlier than the order does. The entries of texts
+  /// with equal beginnings are then in the order of the next property. All others are in order.
+  private func isCut(_ found: FoundModel<Model>) -> Bool {
+    guard let index = plan.index, index.paths.count > 1, let entry = found.entry,
+      // Most entries are too short for such a text.
+      entry.count > IndexLayout.prefixLength + IndexEncoder.cutLength(of: index.paths.count),
+      !query.sorting.isEmpty
+    else { return false }
+    return index.cuts(found.model)
   }
 
   /// Whether the entry of a token is one of the plan's index, so that reading can continue there.

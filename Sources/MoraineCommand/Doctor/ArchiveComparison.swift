@@ -55,6 +55,8 @@ struct ArchiveComparison: Sendable {
     }
     if isOther(manifest) { return ["Name the archive of this store: its copy has the store's id."] }
     guard let last else { return ["With the archive: moraine restore \(place) NEW"] }
+    // No program writes to a backup, and none archives it.
+    if manifest?.isBackup == true { return [] }
     if manifest?.following != nil {
       if last >= info.sequence { return [] }
       return ["To follow the archive: moraine follow \(place) \(store) --once"]
@@ -65,13 +67,23 @@ struct ArchiveComparison: Sendable {
           + "(it refuses a store with another history)"
       ]
     }
-    if last < info.sequence {
-      return [
-        "The store is an older copy, or another machine has gone on. To take the archive's state: "
-          + "moraine archive \(store) \(place) --adopt"
-      ]
-    }
+    if last < info.sequence { return [adviceForOlderCopy(store, manifest, info)] }
     return []
+  }
+
+  /// What to do with a store that lacks operations of its archive. Adopting the archive's state
+  /// makes this store the writer, which fences the present one.
+  private func adviceForOlderCopy(
+    _ store: String, _ manifest: Manifest?, _ info: ArchiveInfo
+  ) -> String {
+    if let attachment = manifest?.attachment, attachment.archiveID.description == info.id,
+      attachment.term < info.term
+    {
+      return "Another machine, or another copy of the store, has gone on. To follow it, and keep "
+        + "this copy under another name: moraine rejoin \(store) \(place)"
+    }
+    return "The store is an older copy. To take the archive's state, only if no other machine "
+      + "writes (it fences the last writer): moraine archive \(store) \(place) --adopt"
   }
 
   private func isOther(_ manifest: Manifest?) -> Bool {

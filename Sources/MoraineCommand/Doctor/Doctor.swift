@@ -9,7 +9,8 @@ struct Doctor: AsyncParsableCommand {
       Reads every byte and changes nothing. Reports whether the store is sound, how
       it was last closed and what the next opening will do about that, how much of
       it is garbage, its keyspaces and their indexes, and which files do not belong
-      to it. Exit code 3 if the store is damaged.
+      to it. Exit code 3 if the store is damaged. A damaged index checkpoint (*.index)
+      is reported, and is no damage to the store: the log is read instead.
 
       --archive PLACE also reads the archive of the store, and compares the numbers
       of their last operations. Exit code 10 if the archive cannot be read.
@@ -17,7 +18,8 @@ struct Doctor: AsyncParsableCommand {
       --salvage NEW creates a new store from all intact records of a damaged store,
       and lists the losses: file, offset, sequence numbers, and the keys that can
       still be read. The damaged store is not changed. Exit code 3 if acknowledged
-      data is lost. If you have a backup, restore it first.
+      data is lost. No program may have the store open. If you have a backup,
+      restore it first.
 
         moraine doctor users.moraine
         moraine doctor users.moraine --salvage rescued.moraine
@@ -27,7 +29,8 @@ struct Doctor: AsyncParsableCommand {
       diskBytes, liveBytes, spaceAmplification, keyspaces, problems and advice, where
       expiredCount has the keys that will be deleted; with --archive
       also archive: id, storeID, sequence, position, time and unarchivedCount, or
-      problem; for a damaged store also
+      problem; for a damaged index checkpoint also checkpointProblem, an object
+      like those of problems; for a damaged store also
       salvage: the recordCount that a salvage would bring back, and its losses. With
       --salvage isComplete, count, recordCount, segmentCount, readBytes, losses and
       torn, arrays of kind, file, offset, lengthBytes, reason, recordCount, after,
@@ -64,19 +67,21 @@ struct Doctor: AsyncParsableCommand {
         let report = try await store.verify { progress in
           bar.update(progress.completedBytes, of: progress.totalBytes)
         }
-        let isSound = report.problems.isEmpty
+        let recovery = await store.recoveryReport
+        let problems = Examination.problems(of: report, recovery)
+        let isSound = problems.isEmpty
         let statistics = try await store.statistics()
         return Examination(
-          problems: report.problems, statistics: statistics,
+          problems: problems, statistics: statistics,
           expiredCount: isSound ? try await store.expiredCount(of: statistics) : 0,
-          recovery: await store.recoveryReport, segments: try await store.segmentStatistics(),
+          recovery: recovery, segments: try await store.segmentStatistics(),
           figures: isSound ? try await KeyspaceFigures(store) : nil)
       }
     } catch let error as StoreError where error.code == .corrupted {
       // Opening stops at the first damage.
       examination = Examination(problems: [error])
     }
-    if examination.problems.contains(where: { $0.code == .corrupted }) {
+    if examination.problems.contains(where: \.isDamageOfTheLog) {
       examination.survey = try await Store.survey(FilePath(store.directory))
     }
     examination.archive = comparison

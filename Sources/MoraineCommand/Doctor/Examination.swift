@@ -39,10 +39,18 @@ struct Examination {
 
   private var health: String {
     if problems.isEmpty {
-      return "Sound: every byte was read, and every checksum matches."
+      return recovery?.checkpointProblem == nil
+        ? "Sound: every byte was read, and every checksum matches."
+        : "Sound: every byte of the log was read, and every checksum matches."
     }
     if problems.allSatisfy({ $0.code != .corrupted }) {
       return "The store could not be read completely; it is not known whether it is damaged:"
+    }
+    if problems.allSatisfy(\.isOfIndexCheckpoint) {
+      return "No data is damaged. The index in the *.index files does not fit the log:"
+    }
+    if problems.allSatisfy(\.isOfRepositoryIndex) {
+      return "No model is damaged. Indexes of a repository do not fit its models:"
     }
     return problems.count == 1
       ? "Damaged in one place:"
@@ -93,7 +101,7 @@ struct Examination {
   private func surroundings(_ recovery: RecoveryReport) -> [String] {
     var lines: [String] = []
     if let problem = recovery.checkpointProblem {
-      lines.append("The index checkpoint could not be used; opening read the log: \(problem)")
+      lines.append("The index checkpoint could not be used; the log was read instead: \(problem)")
     } else if !recovery.usedCheckpoint, recovery.replayedBytes > 64 << 20 {
       lines.append(
         "The store has no index checkpoint: opening read \(Units.bytes(recovery.replayedBytes)).")
@@ -114,27 +122,58 @@ struct Examination {
   private func advice(_ directory: String) -> [String] {
     let path = Text.shellQuoted(directory)
     var advice: [String] = []
-    if problems.contains(where: { $0.code == .corrupted }) {
+    if problems.contains(where: \.isDamageOfTheLog) {
       advice.append("Copy the directory first, and check the disk that holds it.")
       advice.append("With a backup: moraine restore BACKUP NEW")
       advice.append("Without a backup: moraine doctor \(path) --salvage NEW")
-    } else if !problems.isEmpty {
+    } else if problems.contains(where: { $0.code != .corrupted }) {
       advice.append("Check the disk, and run moraine doctor \(path) again.")
+    } else {
+      advice += indexAdvice
     }
-    if let statistics, problems.isEmpty {
+    if let statistics, problems.isEmpty, mayCompact {
       let garbage = statistics.diskBytes - min(statistics.liveBytes, statistics.diskBytes)
       if statistics.spaceAmplification > Self.amplificationWorth, garbage > Self.garbageWorthBytes {
         advice.append("To free \(Units.bytes(garbage)) now: moraine compact \(path)")
       }
     }
     if let archive {
-      let last = problems.isEmpty ? statistics?.lastSequence : nil
+      let isIntact = problems.allSatisfy { $0.isOfIndexCheckpoint || $0.isOfRepositoryIndex }
+      let last = isIntact ? statistics?.lastSequence : nil
       advice += archive.advice(path, manifest, last: last)
     }
     if recovery?.checkpointProblem != nil {
-      advice.append("Ignore the checkpoint: the next orderly close writes a new one.")
+      advice.append(
+        "The checkpoint needs no repair: the store reads the log instead. A later checkpoint "
+          + "replaces it; to remove it now, remove the *.index files while no program runs.")
     }
     return advice
+  }
+
+  /// Whether the store is neither a backup nor a follower's copy, which no compaction may change.
+  private var mayCompact: Bool { manifest?.isBackup != true && manifest?.following == nil }
+
+  /// What to do about indexes that do not fit an intact log.
+  private var indexAdvice: [String] {
+    var advice: [String] = []
+    if problems.contains(where: \.isOfIndexCheckpoint) {
+      advice.append(
+        "Remove the *.index files while no program has the store open: the next opening makes "
+          + "the index from the log.")
+    }
+    if problems.contains(where: \.isOfRepositoryIndex) {
+      advice.append(
+        "Open the repository without the index, and then with it: that makes the index from "
+          + "the models.")
+    }
+    return advice
+  }
+
+  /// Returns the problems that make a store unsound. A checkpoint with damaged pages is none: it is
+  /// the same as a checkpoint that the opening found damaged, and the log was read instead.
+  static func problems(of report: VerificationReport, _ recovery: RecoveryReport) -> [StoreError] {
+    let unused = recovery.checkpointProblem?.description
+    return report.problems.filter { $0.description != unused }
   }
 
   func json(directory: String) -> String {
@@ -153,8 +192,26 @@ struct Examination {
       object.add("archive", archive.object(manifest, last: statistics?.lastSequence))
     }
     object.add("problems", problems)
+    if let problem = recovery?.checkpointProblem { object.add("checkpointProblem", problem) }
     if let survey { object.add("salvage", SalvageText(report: survey).previewObject) }
     object.add("advice", advice(directory))
     return object.json
+  }
+}
+
+extension StoreError {
+  /// Whether the log is intact, and only the index that was made from it is wrong.
+  var isOfIndexCheckpoint: Bool { code == .corrupted && file?.hasSuffix(".index") == true }
+
+  /// Whether all records are intact, and only an index of a repository does not fit its models.
+  /// Such an error names no file. Where the catalog of the indexes cannot be read, no index can be
+  /// removed, and the error asks for a backup.
+  var isOfRepositoryIndex: Bool {
+    code == .corrupted && file == nil && !message.hasSuffix("; restore the store from a backup")
+  }
+
+  /// Whether records may be lost.
+  var isDamageOfTheLog: Bool {
+    code == .corrupted && !isOfIndexCheckpoint && !isOfRepositoryIndex
   }
 }

@@ -52,7 +52,8 @@ struct Drive: AsyncParsableCommand {
         close           ok; then the program ends
 
       The answer to a failed command is err CODE MESSAGE; the answer to a wrong
-      line is err usage MESSAGE. The end of the input closes the store.
+      line is err usage MESSAGE, also to a line that writes and that the end of the
+      input has cut off. The end of the input closes the store.
 
         echo "put 6b 76" | moraine drive test.moraine
       """)

@@ -7,8 +7,11 @@ struct DriveLine {
   /// Nil if the line is longer than the limit.
   private let line: [UInt8]?
   let words: [ArraySlice<UInt8>]
+  /// Whether the line had an end; false when the input ended within it.
+  private let hasEnd: Bool
 
-  init(_ line: LineReader.Line) {
+  init(_ line: LineReader.Line, hasEnd: Bool) {
+    self.hasEnd = hasEnd
     switch line {
     case .bytes(let bytes):
       self.line = bytes
@@ -25,6 +28,12 @@ struct DriveLine {
       guard let word = words.first else { throw DriveSession.Misuse(message: "an empty line") }
       return String(decoding: word, as: UTF8.self)
     }
+  }
+
+  /// Checks that the input did not end within the line. Only a part of the last key, value or
+  /// number may have arrived, and a line that writes must not store such a part.
+  func checkEnd() throws {
+    guard hasEnd else { throw DriveSession.Misuse(message: "the input ended within a line") }
   }
 
   var isClose: Bool { words.first.map { $0.elementsEqual("close".utf8) } ?? false }
@@ -95,9 +104,11 @@ struct DriveLine {
     get throws { try bytes(3) }
   }
 
+  /// The operation of a put or a delete, in a batch or not.
   var operation: Operation {
     get throws {
-      switch (try command, words.count) {
+      try checkEnd()
+      return switch (try command, words.count) {
       case ("put", 3): (try key, try bytes(2))
       case ("del", 2): (try key, nil)
       default: throw DriveSession.Misuse(message: "expected put KEY VALUE or del KEY")

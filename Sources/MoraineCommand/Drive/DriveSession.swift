@@ -66,7 +66,10 @@ final class DriveSession {
   }
 
   private func read() throws -> DriveLine? {
-    do { return try lines.read().map(DriveLine.init) } catch {
+    do {
+      guard let line = try lines.read() else { return nil }
+      return DriveLine(line, hasEnd: lines.lastLineHasEnd)
+    } catch {
       throw Failure("read standard input", error)
     }
   }
@@ -124,6 +127,7 @@ final class DriveSession {
   }
 
   private func putExpiring(_ line: DriveLine) async throws -> String {
+    try line.checkEnd()
     let expiry = Expiry.at(milliseconds: try line.milliseconds)
     return "ok \(try await keyspace.set(try line.value, forKey: try line.key, expiring: expiry))"
   }
@@ -139,6 +143,7 @@ final class DriveSession {
   }
 
   private func compareAndSet(_ line: DriveLine) async throws -> String {
+    try line.checkEnd()
     let (key, condition) = (try line.key, try line.condition)
     guard
       let sequence = try await keyspace.set(try line.conditionalValue, forKey: key, if: condition)

@@ -18,6 +18,9 @@ struct LineReader: ~Copyable {
   private var end = 0
   /// Bytes read from the stream so far.
   private(set) var readBytes: UInt64 = 0
+  /// Whether the line that ``read()`` returned last had an end. The rest of a stream that ended
+  /// within a line has none: its writer may have been killed before it had written the whole line.
+  private(set) var lastLineHasEnd = true
   /// Length of the stream from its start position; nil if it is not known, as for a pipe.
   let totalBytes: UInt64?
 
@@ -55,7 +58,11 @@ struct LineReader: ~Copyable {
         end = try chunk.withUnsafeMutableBytes { try descriptor.read(into: $0) }
         next = 0
         readBytes += UInt64(end)
-        if end == 0 { return isTooLong || !line.isEmpty ? whole(line, isTooLong) : nil }
+        if end == 0 {
+          guard isTooLong || !line.isEmpty else { return nil }
+          lastLineHasEnd = false
+          return whole(line, isTooLong)
+        }
       }
       let newline = newlineAhead()
       let part = chunk[next..<(newline ?? end)]
@@ -67,7 +74,10 @@ struct LineReader: ~Copyable {
         line.append(contentsOf: part)
       }
       next = newline.map { $0 + 1 } ?? end
-      if newline != nil { return whole(line, isTooLong) }
+      if newline != nil {
+        lastLineHasEnd = true
+        return whole(line, isTooLong)
+      }
     }
   }
 

@@ -10,7 +10,8 @@ struct Loading: ~Copyable {
   private let batchLimit: Int?
   /// Whether the keyspace must be ordered.
   private let isOrdered: Bool
-  private var pending: [(Key, [UInt8])] = []
+  /// The records of the next batch, with the numbers of their lines.
+  private var pending: [(key: Key, value: [UInt8], line: Int)] = []
   /// The store, opened at the first commit: a program that reads the same store can produce the
   /// input, and a bad first line changes nothing.
   private var store: Store?
@@ -34,7 +35,9 @@ struct Loading: ~Copyable {
     var number = 0
     while let line = try read(&lines) {
       number += 1
-      if let model = try model(line, number, field) { pending.append(model) }
+      if let (key, value) = try model(line, number, field) {
+        pending.append((key, value, number))
+      }
       if let batchLimit, pending.count >= batchLimit { try await commit() }
       if number.isMultiple(of: 256) { bar.update(lines.readBytes, of: lines.totalBytes) }
     }
@@ -83,8 +86,18 @@ struct Loading: ~Copyable {
       isOrdered ? try opened.orderedKeyspace(named: keyspace.name) : try keyspace(opened)
     do {
       try await opened.write { batch in
-        for (key, value) in models { try batch.set(value, forKey: key, in: target) }
+        for (key, value, line) in models {
+          do throws(StoreError) { try batch.set(value, forKey: key, in: target) } catch {
+            guard error.code == .keyTooLarge else { throw error }
+            throw Failure.usage("line \(line): \(error.message)")
+          }
+        }
       }
+    } catch let error as StoreError where error.code == .keyTooLarge {
+      // The store compares with the limit of an ordered keyspace when it has the whole batch.
+      let limit = StoreLimits.orderedKeyLengthBytes
+      guard let model = models.first(where: { $0.key.bytes.count > limit }) else { throw error }
+      throw Failure.usage("line \(model.line): \(error.message)")
     } catch let error as StoreError where error.code == .valueTooLarge && batchLimit == nil {
       throw Failure.usage("\(error.message); --batch N splits the input")
     }

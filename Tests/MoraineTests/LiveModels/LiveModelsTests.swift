@@ -132,6 +132,30 @@ import Testing
     await observed { failure(live)?.code == .closed }
   }
 
+  /// The error of a model that is left out must not hide that no change is followed any more.
+  @Test func closedStoreIsAFailureAlsoAfterAnUnreadableModelOfAQuery() async throws {
+    let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
+    try await notes.keyspace.set(Array("nonsense".utf8), forKey: "2")
+    let live = LiveModels(notes.query().sorted(by: \.text))
+    await observed { failure(live)?.code == .decodingFailed }
+    try await notes.keyspace.store.close()
+    await observed { failure(live)?.code == .closed }
+    #expect(live.models.map(\.id) == [1])
+  }
+
+  @Test func liveModelsOfASuspendedStoreLoadWhenItIsResumed() async throws {
+    let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
+    try await notes.save(Note(id: 2, text: "b"))
+    let store = notes.keyspace.store
+    try await store.suspend()
+    let live = LiveModels(notes)
+    while await store.watcherCount == 0, failure(live) == nil { await Task.yield() }
+    try #require(failure(live) == nil)
+    try await store.resume()
+    await observed { live.models.map(\.id) == [1, 2] }
+    try await store.close()
+  }
+
   /// After a pause in which deletes were removed from the log, the object loads everything again.
   @Test func expiredFeedBeginsAgain() async throws {
     var configuration = Store.Configuration()

@@ -210,6 +210,30 @@ private struct Size: Codable, Hashable, Sendable {
     #expect(text == long)
   }
 
+  @Test func saveFollowsTheStoreAgainAfterAReadError() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    var configuration = Store.Configuration()
+    configuration.ioMode = .positional
+    configuration.compaction = .manual
+    let faulty = try Store(on: storage, at: "store", configuration: configuration)
+    try await faulty.set([1], forKey: "first")
+    let store = try await PersistedStore(try faulty.keyspace(named: ""))
+    @Persisted("n", in: store) var n = 0
+    let projection = $n
+    storage.setScript { event in
+      event.operation == .read && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
+    }
+    try await faulty.set([1], forKey: "second")
+    await observed { projection.error?.code == .io }
+    storage.setScript(nil)
+    n = 1
+    try await projection.save()
+    try await faulty.set(Array("7".utf8), forKey: "n")
+    for await value in projection.values where value == 7 { break }
+    #expect(projection.error == nil)
+    try await faulty.close()
+  }
+
   @Test func reloadDiscardsAValueThatCouldNotBeSaved() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("ratio", in: store) var ratio = 1.0

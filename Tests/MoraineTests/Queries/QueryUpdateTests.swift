@@ -87,6 +87,32 @@ import Testing
     #expect(try await states.value == [1, 0])
   }
 
+  /// Other reads do not return the model either.
+  @Test func modelThatHasEndedLeavesTheResultWhenTheClockIsSetBack() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let people = try LocalRepository<Person>(in: store, named: "people")
+    try await people.save(Person(id: 1, age: 3, city: "Bern"), expiring: .after(.seconds(5)))
+    try await people.save(Person(id: 2, age: 3, city: "Bern"))
+    let query = people.query(where: \.age, is: 3)
+    var iterator = query.updates.makeAsyncIterator()
+    var ids = try #require(await iterator.next(isolation: nil)).models.map(\.id)
+    #expect(ids == [1, 2])
+    clock.set(toMilliseconds: 1_006_000)
+    #expect(try await query.fetch().map(\.id) == [2])
+    clock.set(toMilliseconds: 1_000_000)
+    #expect(try await query.fetch().map(\.id) == [2])
+    // This change is there to be waited for.
+    try await people.save(Person(id: 3, age: 3, city: "Bern"))
+    while !ids.contains(3) {
+      ids = try #require(await iterator.next(isolation: nil)).models.map(\.id)
+    }
+    #expect(ids == [2, 3])
+    try await store.close()
+  }
+
   @Test(arguments: 0..<16 as Range<UInt64>)
   func observedQueryEqualsTheQueryAfterEachChange(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)
