@@ -151,7 +151,8 @@ import Testing
   func systemCallsStayInStorage(module: String) throws {
     let pure = ["moraine_crc32c", "moraine_crc32c_place", "moraine_store_release_u32"]
     for file in try Source.files(in: module) {
-      if file.code.contains("FileDescriptor") { Issue.record("\(file.path) opens files itself") }
+      // Not the error `badFileDescriptor`.
+      if file.code.contains(/\bFileDescriptor/) { Issue.record("\(file.path) opens files itself") }
       for call in file.code.matches(of: /moraine_\w+/) where !pure.contains(String(call.output)) {
         Issue.record("\(file.path) calls \(call.output)")
       }

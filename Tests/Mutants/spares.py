@@ -68,15 +68,9 @@ MUTANTS = [
                    "      try await allocate(for: count)"),),
            "SpareSegmentTests.spaceThatIsLeftIsUsedOnAFullDisk"),
     Mutant("failed-rotation-keeps-its-file", "a full disk: a refused write leaves no file",
-           (engine(ROTATION, "      await discard(creation)\n",
-                   "      let isNext = engine!.log.manifest.nextSegmentNumber\n"
-                   "        == creation.header.number.rawValue &+ 1\n"
-                   "      let isKept = isNext ? ON(returned-number-keeps-its-file) : ON && !isShared\n"
-                   "      if !isKept { await discard(creation) }\n"),),
+           (engine(ROTATION, "      if !isReturned, !pipeline.hasPoison {",
+                   "      if ON ? isShared : !isReturned, !pipeline.hasPoison {"),),
            "FailedRotationTests.rotationThatFailsBesideACompactionLeavesNoFile"),
-    # The edit above contains the code of this bug.
-    Mutant("returned-number-keeps-its-file", "a full disk: a refused write leaves no file", (),
-           "FailedRotationTests.rotationThatFailsLeavesNoFile"),
     Mutant("opening-ignores-tasks", "a store that was released can be opened again",
            (engine("Recovery/Opener.swift", "guard holder == .leaving || holder == .busy,",
                    "guard holder == .leaving || (holder == .busy && !ON),"),),

@@ -253,7 +253,8 @@ extension Store {
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.log.manifest
     let rebuildCount = engine!.rebuildCount
-    engine!.log.manifest.compactedThrough = SequenceNumber(rawValue: engine!.log.lastSequence)
+    engine!.log.manifest.compactedThrough = max(
+      before.compactedThrough, SequenceNumber(rawValue: engine!.log.lastSequence))
     // No feed expires before the deletes that it lacks are gone for good.
     var next = engine!.nextManifest()
     next.feedHorizon = max(

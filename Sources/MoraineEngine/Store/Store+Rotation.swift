@@ -50,25 +50,17 @@ extension Store {
     do throws(StoreError) {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
-      // The file has its space allocated. It is removed before its number can be used again: by the
-      // creation of a segment, or by a compaction whose output may have no file.
-      await discard(creation)
-      engine!.log.abandonActive(for: full)
+      let isReturned = engine!.log.abandonActive(for: full)
       engine!.recent.markStale()
+      // A compaction may have taken the next number since, and a shared store never uses a number
+      // again. Then no later creation removes the file, which has its space allocated.
+      if !isReturned, !pipeline.hasPoison {
+        try await pipeline.run { () throws(StoreError) in try creation.discard() }
+      }
       throw error
     }
     engine!.log.adoptManifest(next)
     begin(created, creation, after: full?.segment, hasGate: true)
-  }
-
-  /// Removes the file of a segment that could not be listed. The caller throws the first error.
-  private func discard(_ creation: SegmentCreation) async {
-    if pipeline.hasPoison { return }
-    do throws(StoreError) {
-      try await pipeline.run { () throws(StoreError) in try creation.discard() }
-    } catch {
-      // The next creation of a segment with this number removes the file, or the next opening.
-    }
   }
 
   /// Begins the segment that was adopted. The committing thread seals the one before it; then a

@@ -61,34 +61,4 @@ import Testing
     #expect(try await store.verify().isSound)
     try await store.close()
   }
-
-  /// Regression: the file was left to the next user of its number. A compaction may be that, and
-  /// then writes no file when it has no record to copy.
-  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func rotationThatFailsLeavesNoFile(mode: Store.Configuration.IOMode) async throws {
-    let memory = MemoryStorage()
-    let storage = FaultStorage(memory)
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
-    configuration.compaction = .manual
-    configuration.checkpointFloorBytes = 1 << 40
-    let store = try Store(on: storage, at: "store", configuration: configuration)
-    try await store.set([1], forKey: "first")
-    storage.clearTrace()
-    storage.setScript { event in
-      let isManifest = event.file == Manifest.temporaryFileName
-      return isManifest && event.operation == .write ? .fail(.noSpace) : nil
-    }
-    let error = await #expect(throws: StoreError.self) {
-      for number in 0..<1000 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
-    }
-    #expect(error?.code == .noSpace)
-    let file = try #require(
-      storage.trace.last { $0.operation == .createFile && $0.file.hasSuffix(".segment") }?.file)
-    let directory = try #require(try memory.openDirectory("store"))
-    #expect(try !directory.entries().contains { $0.name == file })
-    storage.setScript(nil)
-    try await store.set([1], forKey: "last")
-    #expect(try await store.verify().isSound)
-    try await store.close()
-  }
 }
