@@ -482,8 +482,14 @@ extension Store {
     try checkUsable()
   }
 
+  @inline(__always)
   func checkUsable() throws(StoreError) {
-    if lifecycle.isUsable { return }
+    if !lifecycle.isUsable { try refuseUse() }
+  }
+
+  /// Throws the reason why the store cannot be used.
+  @inline(never)
+  private func refuseUse() throws(StoreError) {
     if isClosed { throw closedError }
     if isSuspended { throw Self.suspendedError }
     try checkProven()
