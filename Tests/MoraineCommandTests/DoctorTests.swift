@@ -114,16 +114,7 @@ import Testing
 
   /// The store reads the log instead: nothing is lost, and nothing is to be restored.
   @Test func damagedIndexCheckpointIsNoDamageToTheStore() async throws {
-    let made = try await Moraine.run(
-      "drive", place.store, "--checkpoint-floor", "0", input: "put 6b 76\nput 6c 77\nclose\n")
-    #expect(made.code == 0, "\(made)")
-    let names = try FileManager.default.contentsOfDirectory(atPath: place.store)
-    let name = try #require(names.first { $0.hasSuffix(".index") }, "\(names)")
-    let url = URL(fileURLWithPath: "\(place.store)/\(name)")
-    // The last byte is in a page, which no opening reads before it is needed.
-    var bytes = try Data(contentsOf: url)
-    bytes[bytes.count - 1] ^= 1
-    try bytes.write(to: url)
+    try await place.makeDamagedCheckpoint()
     let text = try await Moraine.run("doctor", place.store)
     #expect(text.code == 0 && text.text.hasPrefix("Sound: every byte of the log"), "\(text)")
     #expect(text.text.contains("checkpoint could not be used"), "\(text)")

@@ -50,6 +50,20 @@ final class Place {
     return (url.lastPathComponent, bytes.count)
   }
 
+  /// Makes a store with two keys whose index checkpoint has a damaged page.
+  func makeDamagedCheckpoint() async throws {
+    let made = try await Moraine.run(
+      "drive", store, "--checkpoint-floor", "0", input: "put 6b 76\nput 6c 77\nclose\n")
+    #expect(made.code == 0, "\(made)")
+    let names = try FileManager.default.contentsOfDirectory(atPath: store)
+    let name = try #require(names.first { $0.hasSuffix(".index") }, "\(names)")
+    let url = URL(fileURLWithPath: "\(store)/\(name)")
+    var bytes = try Data(contentsOf: url)
+    // The last byte is in a page, which no opening reads before it is needed.
+    bytes[bytes.count - 1] ^= 1
+    try bytes.write(to: url)
+  }
+
   /// Returns every file's name, bytes and time of change.
   func picture() throws -> [String] {
     let names = try FileManager.default.contentsOfDirectory(atPath: store).sorted()

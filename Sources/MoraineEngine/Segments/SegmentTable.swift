@@ -9,11 +9,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   var infos: [SegmentInfo] = []
   /// Slots of the segments that make up the store, in replay order: by sequence number.
   private(set) var order: [Int] = []
-  /// Segments outside the order whose live records are still moving to other segments, the position
-  /// in the order where these segments were, and the segment that has this position, if any.
-  private var retiring: (slots: [Int], place: Int, output: Int?) = ([], 0, nil)
-  /// Whether no manifest lists yet what has replaced the segments that are being retired.
-  private var isReplacementUnlisted = false
+  /// The segments whose live records are still moving to other segments. Nil when there are none.
+  private var retirement: Retirement?
   private var freeSlots: [Int] = []
   /// Segments that compaction could not read completely, and why. Compaction then leaves them out.
   private(set) var damage: [Int: StoreError] = [:]
@@ -132,44 +129,45 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
 
   /// Every segment that contains live records, including the segments that are being retired.
   var readingOrder: [Int] {
-    retiring.slots.isEmpty
-      ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
+    guard let retirement else { return order }
+    return order[..<retirement.place] + retirement.slots + order[retirement.place...]
   }
 
   /// The segments with all changes of the log that the manifest lists. The output of a compaction
   /// lacks deletes, so its inputs count until a manifest lists the output.
   var feedOrder: [Int] {
-    isReplacementUnlisted ? readingOrder.filter { $0 != retiring.output } : order
+    guard let retirement, !retirement.isListed else { return order }
+    return readingOrder.filter { $0 != retirement.output }
   }
 
   /// Number of bytes in the segments of ``readingOrder``.
   var totalBytes: UInt64 { readingOrder.reduce(0) { $0 + UInt64(views[$1].end) } }
 
   /// Whether live records are still moving out of segments that are being retired.
-  var isRetiring: Bool { !retiring.slots.isEmpty }
+  var isRetiring: Bool { retirement != nil }
 
   /// Replaces neighbours by one segment, or by none. The neighbours keep their slots until they are
   /// dropped.
   mutating func retire(_ range: Range<Int>, for slot: Int?) {
     precondition(!isRetiring, "two compactions replace segments at the same time")
     precondition(!range.isEmpty, "no segment is replaced")
-    retiring = (Array(order[range]), range.lowerBound, slot)
-    isReplacementUnlisted = true
+    retirement = Retirement(Array(order[range]), place: range.lowerBound, output: slot)
     order.replaceSubrange(range, with: slot.map { [$0] } ?? [])
     assertOrder()
   }
 
   /// Notes that a manifest lists what has replaced the segments that are being retired.
-  mutating func noteReplacementListed() { isReplacementUnlisted = false }
+  mutating func noteReplacementListed() { retirement?.isListed = true }
 
   /// Undoes ``retire(_:for:)``.
   mutating func reinstate(for slot: Int?) {
-    precondition(isRetiring, "segments are put back that were not replaced")
-    let range = retiring.place..<retiring.place + (slot == nil ? 0 : 1)
+    guard let retirement else {
+      preconditionFailure("segments are put back that were not replaced")
+    }
+    let range = retirement.place..<retirement.place + (slot == nil ? 0 : 1)
     precondition(slot == nil || order[range.lowerBound] == slot, "the order of segments changed")
-    order.replaceSubrange(range, with: retiring.slots)
-    retiring = ([], 0, nil)
-    isReplacementUnlisted = false
+    order.replaceSubrange(range, with: retirement.slots)
+    self.retirement = nil
     assertOrder()
     if let slot { drop(slot) }
   }
@@ -180,7 +178,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     precondition(slot < count, "a segment without a slot is removed")
     assert(!freeSlots.contains(slot), "a segment is removed twice")
     order.removeAll { $0 == slot }
-    retiring.slots.removeAll { $0 == slot }
+    retirement?.slots.removeAll { $0 == slot }
+    if retirement?.slots.isEmpty == true { retirement = nil }
     runs[slot] = nil
     files.forget(slot)
     dictionaries.forget(slot)
@@ -404,6 +403,24 @@ struct LiveSum: Equatable {
   mutating func remove(_ other: LiveSum) {
     bytes &-= other.bytes
     digest.remove(other.digest)
+  }
+}
+
+/// Segments outside the order whose live records are still moving to other segments.
+///
+/// An object, because the table must stay short: where its own size exceeds 128 bytes, each get
+/// copies it by a call of `memcpy` twice.
+private final class Retirement {
+  var slots: [Int]
+  /// The position in the order where these segments were.
+  let place: Int
+  /// The segment that has this position; nil when no record was copied.
+  let output: Int?
+  /// Whether a manifest lists what has replaced the segments.
+  var isListed = false
+
+  init(_ slots: [Int], place: Int, output: Int?) {
+    (self.slots, self.place, self.output) = (slots, place, output)
   }
 }
 
