@@ -77,8 +77,8 @@ extension Duration {
 
 /// The clock by which entries expire.
 ///
-/// The store asks the clock about entries that have an expiry, and when a batch begins. `ManualClock`
-/// in `MoraineTesting` is a clock for tests.
+/// The store asks the clock about entries that have an expiry, and when a batch begins.
+/// `ManualClock` in `MoraineTesting` is a clock for tests.
 public protocol StoreClock: Sendable {
   /// The time in milliseconds since the beginning of 1970, UTC.
   var milliseconds: UInt64 { get }
