@@ -72,7 +72,7 @@ enum FileName {
   /// Files that all processes of a shared store must have in common.
   static let shared = [sharedPage, writerLock, compactorLock]
 
-  private static let checkpointExtension = ".index"
+  static let checkpointExtension = ".index"
 
   static func checkpoint(_ number: SegmentNumber) -> String {
     String(number.fileName.dropLast(".segment".count)) + checkpointExtension

@@ -13,6 +13,8 @@ final class PeerAccess {
   /// Whether a writer of this process has the lock and is applying the writes of other processes.
   /// Readers wait until that ends.
   private(set) var isTakingOver = false
+  /// Whether the store is giving up its state: from then on no task may take over.
+  private(set) var refusesTakeovers = false
   /// The version of the page that this process has followed.
   private(set) var seenVersion: UInt64 = 0
   /// The nonce of the page when this process last read a whole state.
@@ -74,9 +76,18 @@ extension PeerAccess {
     entryGate.take()
   }
 
+  /// Records that the store is giving up its state. A task that waits for the lock gets an error.
+  func beginRefusal() {
+    assert(!isTakingOver, "a store gives up its state while a task takes over")
+    refusesTakeovers = true
+  }
+
+  func endRefusal() { refusesTakeovers = false }
+
   /// Records that this process got the lock, and applies the writes of others now.
   func beginTakeover() {
     assert(entryGate.isHeld, "a task takes over without waiting for the lock")
+    assert(!refusesTakeovers, "a task takes over a state that is given up")
     assert(!isTakingOver, "two tasks take over the log at the same time")
     isTakingOver = true
   }

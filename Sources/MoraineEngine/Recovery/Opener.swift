@@ -51,6 +51,7 @@ import SystemPackage
       return nil
     }
     try checkWritable()
+    try checkUseBeforeLocking(directory)
     let lock = try takeLock(directory)
     if configuration.isReadOnly {
       // The lock is held only during the opening, so that no writer recovers, creates or compacts
@@ -129,14 +130,26 @@ import SystemPackage
       state = try recover(beginningWith: checkpoint)
     } catch {
       // The checkpoint is never trusted more than the log: the log without it is authoritative.
-      guard checkpoint != nil, error.code == .corrupted else { throw error }
-      problem = error
+      guard let checkpoint, error.code == .corrupted else { throw error }
+      problem = contradiction(error, of: checkpoint.number)
       state = try recover(beginningWith: nil)
     }
     state.report.checkpointProblem = problem
     // Also a checkpoint that could not be used: the next one replaces it.
     state.checkpointNames = checkpoint.map { [FileName.checkpoint($0.number)] } ?? []
     return state
+  }
+
+  /// Returns the problem of a checkpoint with which the log could not be replayed. The error may
+  /// name a file of the log, and ask for a backup: the replay without the checkpoint decides on the
+  /// log.
+  private func contradiction(
+    _ error: StoreError, of checkpoint: SegmentNumber
+  ) -> StoreError {
+    if error.file?.hasSuffix(FileName.checkpointExtension) == true { return error }
+    return .indexDamaged(
+      "the index checkpoint contradicts \(error.file ?? "the log")",
+      FileName.checkpoint(checkpoint))
   }
 
   /// A checkpoint, and the number in its file's name.

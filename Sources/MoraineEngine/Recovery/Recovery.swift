@@ -60,10 +60,14 @@ struct Recovery {
     // The segments that the checkpoint covers were added before the others.
     state.log.table.arrange(by: manifest.segments.map(\.number))
     try state.checkStrayKeys()
-    // Compaction may have dropped records from the log after it had made them durable.
-    let logEnd = max(state.log.lastSequence, manifest.compactedThrough.rawValue)
-    // Numbers up to here may belong to operations that a power failure removed.
-    state.log.lastSequence = max(state.log.lastSequence, manifest.lastSequence.rawValue)
+    // The newest durable operation may be a delete that compaction dropped. `compactedThrough` also
+    // counts operations that were written beside a compaction, and that no sync made durable.
+    let logEnd = max(state.log.lastSequence, manifest.feedHorizon.rawValue)
+    // Numbers up to here may belong to operations that a power failure removed. Beside other
+    // processes they may belong to operations after the published end, which are read later.
+    if following?.takesAllUnits ?? true {
+      state.log.lastSequence = max(state.log.lastSequence, manifest.lastSequence.rawValue)
+    }
     if manifest.isClean, opener.knowsDigest, manifest.digest != state.live.digest {
       throw .corrupted(
         "the state digest does not match the segments", Manifest.fileName, at: 128)
@@ -304,8 +308,9 @@ extension Recovery {
 extension Opener {
   /// Returns the newest checkpoint that a recovery can begin with; nil when there is none.
   ///
-  /// - Parameter problem: the error that prevented reading a checkpoint. A checkpoint is only a
-  ///   shortcut: the log is read instead, and if the disk is the cause, that read reports it.
+  /// - Parameter problem: the damage or the error that prevented reading a checkpoint. A checkpoint
+  ///   is only a shortcut: the log is read instead, and if the disk is the cause, that read reports
+  ///   it. A checkpoint of a newer version or of another log is no problem.
   func loadCheckpoint(
     _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest,
     _ problem: inout StoreError?

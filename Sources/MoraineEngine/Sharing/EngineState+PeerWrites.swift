@@ -2,6 +2,16 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
+/// Result of following the other processes without waiting.
+enum PeerFollowing {
+  case followed
+  /// The whole store must be read again.
+  case replaced
+  /// The words of the page do not belong together, or not to the manifest: a writer is publishing,
+  /// or died while it published.
+  case incomplete
+}
+
 extension EngineState {
   /// Returns the state that this process publishes for other processes.
   func sharedSnapshot() -> SharedPage.Publication {
@@ -46,13 +56,30 @@ extension EngineState {
 
   /// Applies the writes that other processes have published.
   ///
-  /// - Returns: false when segments that this process reads no longer exist: then the whole store
-  ///   must be read again.
-  mutating func follow(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+  /// - Parameters:
+  ///   - published: the publication that this process has not followed yet.
+  ///   - page: the page that contains it, or a younger one by now.
+  mutating func follow(
+    _ published: SharedPage.Publication, in page: SharedPage
+  ) throws(StoreError) -> PeerFollowing {
     assert(!isFollowedInPart, "a state that was followed in part must be read again")
-    assert(!snapshot.takesAllUnits, "only an opening takes units that were not published")
+    assert(!published.takesAllUnits, "only an opening takes units that were not published")
+    var snapshot = published
     if snapshot.generation > log.manifest.generation {
-      guard try followManifest(snapshot) else { return false }
+      let (next, listing) = try manifest(of: snapshot)
+      if next.generation != snapshot.generation {
+        // This manifest may lack a record because of a younger one, which only a younger
+        // publication contains.
+        guard let later = page.snapshot(), later.nonce == snapshot.nonce,
+          later.generation <= next.generation
+        else { return .incomplete }
+        // A process that has the store exclusively publishes nothing in the page.
+        guard later.generation == next.generation || !configuration.isReadOnly else {
+          return .replaced
+        }
+        snapshot = later
+      }
+      guard try apply(next, listing, snapshot) else { return .replaced }
     }
     assert(
       log.manifest.generation >= snapshot.generation, "the manifest is older than the page says")
@@ -62,14 +89,22 @@ extension EngineState {
     }
     log.lastSequence = max(log.lastSequence, snapshot.lastSequence)
     recordForeignCommits()
-    return true
+    return .followed
   }
 
   /// Applies the manifest that the directory contains now.
   ///
-  /// - Returns: the same as ``follow(_:)``.
+  /// - Returns: false when segments that this process reads no longer exist: then the whole store
+  ///   must be read again.
   mutating func followManifest(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
-    assert(!isFollowedInPart, "a state that was followed in part must be read again")
+    let (next, listing) = try manifest(of: snapshot)
+    return try apply(next, listing, snapshot)
+  }
+
+  /// Returns the manifest that the directory contains now, which is not older than the publication.
+  private func manifest(
+    of snapshot: SharedPage.Publication
+  ) throws(StoreError) -> (manifest: Manifest, listing: DirectoryContents) {
     let listing = try DirectoryContents(directory)
     guard let next = try ManifestFile.read(directory, listing) else {
       throw StoreError(
@@ -87,6 +122,14 @@ extension EngineState {
         .corrupted, "the manifest is older than the published one; restore the newer one",
         file: Manifest.fileName)
     }
+    return (next, listing)
+  }
+
+  /// - Returns: the same as ``followManifest(_:)``.
+  private mutating func apply(
+    _ next: Manifest, _ listing: DirectoryContents, _ snapshot: SharedPage.Publication
+  ) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
     let slots = Dictionary(
       log.table.order.map { (log.table.infos[$0].number, $0) },
       uniquingKeysWith: { first, _ in first })

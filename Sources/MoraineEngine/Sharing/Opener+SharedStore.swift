@@ -5,14 +5,23 @@ import MoraineStorage
 extension Opener {
   var isShared: Bool { configuration.sharing == .shared }
 
+  /// Checks that a store may be shared, before `LOCK` is created where it is missing: a copy of a
+  /// backup may lack it. Where it exists, a store that another program has open is `.locked`,
+  /// whatever its manifest says.
+  func checkUseBeforeLocking(_ directory: any StorageDirectory) throws(StoreError) {
+    guard isShared, !configuration.isReadOnly else { return }
+    let stamp = try storing { () throws(StorageError) in try directory.stamp(of: FileName.lock) }
+    if stamp == nil { try checkUse(try ManifestFile.readPresent(directory)) }
+  }
+
   /// - Returns: nil when the directory contains no store and none is to be created.
   func openShared(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
     assert(isShared && !configuration.isReadOnly, "a reader opens a store for writing")
-    // Before anything is created: a backup, and a store that this program must not write to or does
-    // not understand, stay as they are. The name is looked up, because a list of the directory may
-    // lack a manifest that another process is replacing.
+    // Before anything else is created: a backup, and a store that this program must not write to or
+    // does not understand, stay as they are. The name is looked up, because a list of the directory
+    // may lack a manifest that another process is replacing.
     try checkUse(try ManifestFile.readPresent(directory))
     let link = try makeLink(directory)
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
@@ -108,7 +117,10 @@ extension Opener {
         continue
       }
       do throws(StoreError) {
-        if let state = try read(directory, lock, link, began, through: snapshot) { return state }
+        let isLast = published != nil
+        if let state = try read(directory, lock, link, began, through: snapshot, isLast: isLast) {
+          return state
+        }
         try Self.pause(attempts)
       } catch {
         // Another process may have compacted the store since: then it must be read again.
@@ -118,12 +130,16 @@ extension Opener {
     }
   }
 
-  /// - Returns: nil when a checkpoint was used and the manifest was replaced since: deletes may be
-  ///   missing from the log that the checkpoint does not cover.
+  /// - Parameter isLast: whether the log is read no further than the publication, whatever the page
+  ///   contains by now.
+  /// - Returns: nil when the page and the manifest did not belong together; or when a checkpoint was
+  ///   used and the manifest was replaced since: deletes may be missing from the log that the
+  ///   checkpoint does not cover.
   private func read(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
-    _ began: UInt64, through snapshot: SharedPage.Publication
+    _ began: UInt64, through published: SharedPage.Publication, isLast: Bool
   ) throws(StoreError) -> EngineState? {
+    var snapshot = published
     let listing = try DirectoryContents(directory)
     guard let manifest = try ManifestFile.read(directory, listing) else {
       throw StoreError(
@@ -134,6 +150,14 @@ extension Opener {
       throw StoreError(
         .corrupted, "the manifest is older than the published one; restore the newer one",
         file: Manifest.fileName)
+    }
+    if !isLast, manifest.generation != snapshot.generation {
+      // This manifest may lack a record because of a younger one, which only a younger publication
+      // contains.
+      guard let later = link.page.snapshot(), later.nonce == snapshot.nonce,
+        later.generation <= manifest.generation
+      else { return nil }
+      snapshot = later
     }
     var state = try recover(
       directory, lock, listing, manifest, began, link: link, following: snapshot)
@@ -168,7 +192,7 @@ extension Opener {
     let snapshot = SharedPage.Publication(
       nonce: page.load(.nonce), version: page.load(.version),
       lastSequence: page.lastUsedSequence, takesAllUnits: true)
-    return try read(directory, lock, link, began, through: snapshot)
+    return try read(directory, lock, link, began, through: snapshot, isLast: true)
   }
 
   private static func pause(_ attempts: Int) throws(StoreError) {

@@ -6,7 +6,8 @@ extension Store {
   nonisolated var isShared: Bool { opener.isShared }
 
   /// Applies the records that other processes have written. When there are none, this is one load
-  /// from memory. Reads that take longer run on a thread of the pool.
+  /// from memory; but a reader that opened the store while no process shared it asks the system at
+  /// each call. Reads that take longer run on a thread of the pool.
   ///
   /// - Throws: `.corrupted`, `.io`, `.locked`.
   @inline(__always)
@@ -107,36 +108,30 @@ extension Store {
     return !link.page.isMade
   }
 
-  /// Result of following the other processes without waiting.
-  private enum Following {
-    case followed
-    /// The whole store must be read again.
-    case replaced
-    /// The words of the page do not belong together: a writer is publishing, or died while it
-    /// published.
-    case incomplete
-  }
-
   /// Applies what other processes have published, without waiting.
-  private func followAtOnce() throws(StoreError) -> Following {
+  private func followAtOnce() throws(StoreError) -> PeerFollowing {
     assert(!peers.hasLease, "a process that appends follows other processes")
     guard let link = engine!.log.link else { return try hasBeenShared() ? .replaced : .followed }
     if engine!.isFollowedInPart { return .replaced }
     guard link.page.load(.version) != peers.seenVersion else { return .followed }
     guard let news = link.page.snapshot() else { return .incomplete }
-    defer { wakeForChange() }
     // The page gets a new nonce after all writers have left. So this process only reads.
     guard news.nonce == peers.nonce else { return .replaced }
     do throws(StoreError) {
-      guard try engine!.follow(news) else { return .replaced }
+      let result = try engine!.follow(news, in: link.page)
+      guard result == .followed else { return result }
     } catch {
       // Another process may have rotated or compacted the log while it was read.
-      guard error.code == .corrupted, !peers.keepsSlots else { throw error }
+      guard error.code == .corrupted, !peers.keepsSlots else {
+        wakeForChange()
+        throw error
+      }
       return .replaced
     }
     peers.recordNewState()
     recordFollowedVersion(news.version)
     scheduleReaping()
+    wakeForChange()
     return .followed
   }
 
@@ -226,6 +221,8 @@ extension Store {
 
   func rereading(to published: SharedPage.Publication?) throws(StoreError) -> FollowedStore? {
     guard engine != nil else { return nil }
+    // A state that a forked child reads would be its own: writes would no longer be refused.
+    try engine!.checkProcess()
     guard !peers.keepsSlots else {
       throw StoreError(
         .corrupted,
@@ -259,6 +256,7 @@ extension Store {
     }
     scheduleReaping()
     refreshReaders()
+    readers.waiters.wakeAll()
     guard let page = engine?.log.link?.page else { return }
     let followed = engine!.followed
     peers.recordNewState(nonce: followed.nonce, version: followed.version)
@@ -293,8 +291,43 @@ struct FollowedStore: Sendable {
       }
     }
     defer { held?.unlock() }
-    return EngineBox(
-      try opener.follow(directory, lock, link, SystemClock.monotonicNanoseconds(), to: published))
+    let began = SystemClock.monotonicNanoseconds()
+    if opener.configuration.isReadOnly, let last = try outdatedPublication(link) {
+      var state = try opener.openForReading(directory, nil, began)
+      if state.log.link == nil {
+        // The next writer that shares the store makes the page again, and this reader notices that.
+        state.log.link = link
+        state.followed = (last.nonce, last.version)
+      }
+      return EngineBox(consume state)
+    }
+    return EngineBox(try opener.follow(directory, lock, link, began, to: published))
+  }
+
+  /// Returns the last publication in the page when it no longer says how far the log reaches, for a
+  /// reader that holds `LOCK`; otherwise nil. A process that had the store exclusively since then
+  /// has left the page as it was, and each of its records lies in a segment that a newer manifest
+  /// lists.
+  private func outdatedPublication(
+    _ link: SharedLink
+  ) throws(StoreError) -> SharedPage.Publication? {
+    let began = SystemClock.monotonicNanoseconds()
+    while true {
+      // Without a valid publication, the log is read to its end.
+      guard let last = link.page.snapshot(), let manifest = try ManifestFile.readPresent(directory),
+        manifest.generation != last.generation
+      else { return nil }
+      do throws(StoreError) {
+        // A living writer may not have published the manifest yet.
+        let isInUse = try link.isInUseNow()
+        return isInUse ? nil : last
+      } catch {
+        // Another reader has the writer's lock while it reads the whole log.
+        guard error.code == .locked,
+          SystemClock.monotonicNanoseconds() &- began < opener.patienceNanoseconds
+        else { throw error }
+      }
+    }
   }
 
   private func linkInUse() throws(StoreError) -> SharedLink? {
@@ -353,13 +386,16 @@ extension Store {
     guard isShared || opener.configuration.isReadOnly, engine != nil, !peers.hasLease,
       !peers.keepsSlots
     else { return false }
+    try engine!.checkProcess()
     if peers.isTakingOver {
       // A writer of this process is applying all changes.
       await peers.waitForTakeover()
       return true
     }
     let directory = engine!.directoryHandle()
-    let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
+    // The name is looked up, because a list of the directory may lack a manifest that another
+    // process is replacing.
+    let manifest = try ManifestFile.readPresent(directory)
     guard let manifest, manifest.generation > engine!.log.manifest.generation else { return false }
     guard engine!.log.link == nil, !peers.isRereading else {
       return try await reread() != .refused

@@ -25,8 +25,9 @@ extension Store {
     peers.beginEntry()
     defer { peers.endEntry() }
     try await link.waitForWriterWithoutBlocking()
-    // A store whose files were replaced does not wait for this task when it is closed.
-    guard engine?.log.link === link else {
+    // A store whose files were replaced does not wait for this task when it is closed, and no store
+    // waits again when it gives its state up.
+    guard engine?.log.link === link, !peers.refusesTakeovers else {
       link.freeWriter()
       try checkUsable()
       throw Self.suspendedError
@@ -80,7 +81,9 @@ extension Store {
     // The log contains the records that the dead writer was publishing. The state of this process
     // may be older than the state that others have seen, and must not be published before this
     // process knows the rest.
-    var known = engine!.sharedSnapshot()
+    // A replay that failed may have ended inside a batch: then the log is read from the beginning.
+    var known =
+      engine!.isFollowedInPart ? SharedPage.Publication() : engine!.sharedSnapshot()
     known.nonce = peers.nonce
     known.version = link.page.load(.version)
     defer {
@@ -94,7 +97,9 @@ extension Store {
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
     let tail = try engine!.recoverTail()
     // Only after the tail was replayed: its records have lower numbers, and numbers must rise.
-    engine!.log.lastSequence = max(engine!.log.lastSequence, link.page.lastUsedSequence)
+    engine!.log.lastSequence = max(
+      engine!.log.lastSequence, link.page.lastUsedSequence,
+      engine!.log.manifest.lastSequence.rawValue)
     guard let segment = tail else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.sealRecoveredTail(segment)

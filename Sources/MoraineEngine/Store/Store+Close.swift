@@ -83,6 +83,7 @@ extension Store {
       // locked after `close()` has returned. A forked child must not release its parent's lock.
       if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
       engine = nil
+      peers.endRefusal()
       // The next opening cuts or removes the files.
       (incoming, receivedCount) = ([], 0)
       peers.recordNewState()
@@ -102,6 +103,7 @@ extension Store {
     }
     // After an error, a task of this process may still be taking over the log.
     while peers.isTakingOver { await peers.waitForTakeover() }
+    peers.beginRefusal()
     // A snapshot that ends from now on removes no file: the next opening does that.
     pipeline.endStay()
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.

@@ -9,8 +9,9 @@ public import SystemPackage
 /// ``Durability`` says whether they wait for the disk.
 ///
 /// Every throwing method throws `.closed` after ``close()``, `.suspended` between ``suspend()`` and
-/// ``resume()``, `.usedAfterFork` in a forked child, and, in a shared store, `.locked` when another
-/// process has been writing for a minute. The documentation of a method lists its other errors.
+/// ``resume()``, and, in a shared store, `.locked` when another process has been writing for a
+/// minute. In a forked child, every write throws `.usedAfterFork`, and so does a read that needs
+/// what another process has written since. The documentation of a method lists its other errors.
 public actor Store {
   @usableFromInline nonisolated let opener: Opener
 

@@ -65,5 +65,7 @@ import Testing
 }
 
 extension Store {
-  fileprivate var hasWaitersForTheManifest: Bool { writing.manifestGate.waitingCount > 0 }
+  var hasWaitersForTheManifest: Bool { writing.manifestGate.waitingCount > 0 }
+  func takeManifestGate() async { await writing.manifestGate.acquire() }
+  func releaseManifestGate() { writing.manifestGate.release() }
 }

@@ -156,6 +156,34 @@ import Testing
     #expect(error?.code == .cursorDiverged)
   }
 
+  /// Regression: the manifest of a compaction counted the writes beside it as durable.
+  @Test func aCursorOfALostWriteBesideACompactionHasDiverged() async throws {
+    let disk = SimulatedDisk()
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 1 << 40
+    let store = try disk.openStore(configuration: configuration)
+    for number in 0..<100 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number % 10)"))
+    }
+    try await store.waitUntilIdle()
+    await store.takeManifestGate()
+    let compaction = Task { try await store.compact(segments: 0..<1) }
+    while await !store.hasWaitersForTheManifest { await Task.yield() }
+    // The compaction has synced the log already.
+    try await store.set([1], forKey: "lost")
+    let last = try await store.statistics().lastSequence.rawValue
+    var iterator = store.changes(after: SequenceNumber(rawValue: last - 1)).makeAsyncIterator()
+    let cursor = try #require(try await next(1, &iterator).last?.cursor)
+    await store.releaseManifestGate()
+    try await compaction.value
+    let after = try SimulatedDisk(disk.image(.nothing)).openStore(configuration: configuration)
+    #expect(try await after.value(forKey: "lost") == nil)
+    var resumed = after.changes(since: cursor).makeAsyncIterator()
+    let error = await #expect(throws: StoreError.self) { try await resumed.next() }
+    #expect(error?.code == .cursorDiverged)
+  }
+
   @Test func cancellationEndsTheWait() async throws {
     let store = Store.inMemory()
     try await store.set([0], forKey: "a")

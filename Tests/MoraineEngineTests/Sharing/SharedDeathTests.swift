@@ -148,6 +148,28 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
+  /// Regression: the manifest counted operations in the tail that the survivor had not read.
+  @Test(arguments: SharedStoreTests.modes)
+  func survivorGoesOnAfterADeathBesideACompaction(mode: Store.Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    var configuration = Store.Configuration.shared(mode)
+    configuration.compaction = .manual
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    try await victim.set([1], forKey: "a")
+    try await victim.sealForCompaction()
+    try await victim.set([2], forKey: "a")
+    let survivor = try Store(on: memory, at: "store", configuration: configuration)
+    #expect(try await survivor.value(forKey: "a") == [2])
+    for value in 3..<6 as Range<UInt8> { try await victim.set([value], forKey: "b") }
+    try await victim.compact(segments: 0..<1)
+    try await victim.dieWhilePublishing([9], forKey: "c")
+    #expect(try await survivor.set([10], forKey: "d").rawValue == 7)
+    #expect(try await survivor.contents() == ["a": [2], "b": [5], "c": [9], "d": [10]])
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    withExtendedLifetime(victim) {}
+  }
+
   /// A failed operation used up the number, and other processes have seen it in the page.
   @Test func numberThatADeadWriterUsedUpIsNotGivenAgain() async throws {
     let memory = MemoryStorage()

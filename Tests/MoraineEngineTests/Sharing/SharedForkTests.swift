@@ -36,6 +36,30 @@ import Testing
     }
   }
 
+  /// Regression: a read that read the store again made the child a writer of its own.
+  @Test func aChildThatReadsWhatWasCompactedMayNotWrite() async {
+    await #expect(processExitsWith: .success) {
+      let memory = MemoryStorage()
+      let configuration = Store.Configuration.shared(segmentSizeBytes: 4096)
+      let store = try Store(on: memory, at: "store", configuration: configuration)
+      let other = try Store(on: memory, at: "store", configuration: configuration)
+      for number in 0..<200 {
+        try await other.set([UInt8](0..<50), forKey: Key("\(number % 10)"))
+      }
+      guard try await store.value(forKey: "1") != nil else { exit(1) }
+      try await other.compact()
+      let before = await store.pageSnapshot()
+      moraine_note_fork()
+      var code: StoreError.Code?
+      do throws(StoreError) { _ = try await store.value(forKey: "1") } catch { code = error.code }
+      guard code == nil || code == .usedAfterFork else { exit(2) }
+      code = nil
+      do throws(StoreError) { try await store.set([2], forKey: "a") } catch { code = error.code }
+      guard code == .usedAfterFork else { exit(3) }
+      guard await store.pageSnapshot() == before else { exit(4) }
+    }
+  }
+
   /// Regression: the end of a child's copy of an iterator moved the parent's pin on the page, and
   /// other processes compacted what the parent's iterator had not seen.
   @Test func aChildsIteratorMovesNoPin() async {

@@ -84,6 +84,34 @@ import Testing
     try await other.set([2], forKey: "b", durability: .sync)
     try await other.close()
   }
+
+  /// Regression: the task used a state that was gone when it had read the writes of the others.
+  @Test func noTaskTakesOverAStoreThatGivesItsStateUp() async throws {
+    let memory = MemoryStorage()
+    let configuration = Store.Configuration.shared(.mapped)
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    try await other.set([1], forKey: "a", durability: .sync)
+    #expect(try await store.value(forKey: "a") == [1])
+    try await other.holdTheWriter()
+    let waiting = Task { try await store.sync() }
+    while await !store.waitsForTheWriter { await Task.yield() }
+    // Closing waits for the jobs of this thread last.
+    let gate = Gate()
+    let job = Task { try await store.pipeline.run { gate.pass() } }
+    await gate.arrival()
+    await store.learnThatItsFilesWereReplaced()
+    let closing = Task { try await store.close() }
+    while await !store.givesItsStateUp { await Task.yield() }
+    await other.freeTheWriter()
+    let error = await #expect(throws: StoreError.self) { try await waiting.value }
+    #expect(error?.code == .closed)
+    gate.open()
+    try await job.value
+    await #expect(throws: StoreError.self) { try await closing.value }
+    try await other.set([2], forKey: "b", durability: .sync)
+    try await other.close()
+  }
 }
 
 extension Store {
@@ -92,6 +120,8 @@ extension Store {
   fileprivate func freeTheWriter() { releaseWriterLease() }
 
   fileprivate var waitsForTheWriter: Bool { peers.isEntering }
+
+  fileprivate var givesItsStateUp: Bool { peers.refusesTakeovers }
 
   fileprivate func learnThatItsFilesWereReplaced() {
     pipeline.poison(StoreError(.storeReplaced, "the files were replaced", file: "store"))
