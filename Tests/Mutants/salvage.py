@@ -36,6 +36,16 @@ MUTANTS = [
                    "dictionary = ON ? Array(source.bytes[128..<(claimedOffset ?? 128)]) "
                    ": dictionaries.first {"),),
            "SalvageDictionaryTests.aDictionaryThatIsNotProvenIsNotUsed"),
+    Mutant("salvage-drops-the-order", "an ordered keyspace stays ordered",
+           (engine("Salvage/SalvageTarget.swift",
+                   "            try operation.isOrdered\n",
+                   "            try !ON && operation.isOrdered\n"),),
+           "SalvageKeyspaceTests.orderedKeyspacesStayOrdered"),
+    Mutant("salvage-fails-at-a-stray-key", "a key that cannot be stored does not end the salvage",
+           (engine("Salvage/SalvageTarget.swift",
+                   "if isOrdered, record.key.bytes.count > StoreLimits.orderedKeyLengthBytes {",
+                   "if !ON, isOrdered, record.key.bytes.count > StoreLimits.orderedKeyLengthBytes {"),),
+           "SalvageKeyspaceTests.keyThatNoOrderedKeyspaceCanHoldIsALossUnlessItWasRemoved"),
     Mutant("salvage-goes-file-by-file", "sequence numbers decide, not files",
            (engine(LOADING,
                    "    group.order.sort { ($0.sequence, $0.segment) "

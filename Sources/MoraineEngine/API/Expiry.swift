@@ -30,7 +30,8 @@ public struct Expiry: Hashable, Sendable {
 
   /// The entry ends when the entry with this key ends that it replaces. Where there is none, the
   /// entry does not end. An entry that ends while a batch or a transaction is made, or while the
-  /// write waits in a ``Store/WriteQueue``, counts: the new entry has ended then, too.
+  /// write waits in a ``Store/WriteQueue``, counts as long as the store has not deleted it
+  /// (``Store/Configuration/expiryGrace``): the new entry has ended then, too.
   public static let unchanged = Expiry(time: .unchanged)
 
   /// The time in milliseconds since the beginning of 1970, UTC; nil for ``never``, for

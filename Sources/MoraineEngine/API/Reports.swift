@@ -8,9 +8,10 @@ public struct RecoveryReport: Sendable {
   public internal(set) var recordCount: UInt64 = 0
   /// Whether opening used an index checkpoint instead of reading most of the log.
   public internal(set) var usedCheckpoint = false
-  /// The reason why an existing index checkpoint was not used: it could not be read, or did not
-  /// fit. Damaged pages of a checkpoint may be found later, by the first operation that needs them;
-  /// the index is then read from the log.
+  /// The reason why an existing index checkpoint was not used: it could not be read, was damaged,
+  /// or contradicted the log. Nil for one of a newer version or of another log. Damaged pages of a
+  /// checkpoint may be found later, by the first operation that needs them; the index is then read
+  /// from the log.
   public internal(set) var checkpointProblem: StoreError?
   /// Bytes of the log that were read to bring the index up to date.
   public internal(set) var replayedBytes: UInt64 = 0

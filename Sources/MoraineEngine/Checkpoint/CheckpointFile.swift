@@ -50,15 +50,16 @@ enum CheckpointFile {
     }
   }
 
-  /// Opens a checkpoint. Returns its header and its pages; nil when it is not sound enough to be
-  /// read, or longer than the index of the log can be.
+  /// Opens a checkpoint. Returns its header and its pages; nil when it does not exist, when a newer
+  /// version has written it, or when it is longer than the index of the log can be.
   ///
   /// - Parameter logBytes: the bytes of the log. A record takes at least 24 bytes. An index has
   ///   fewer than 16 slots of 8 bytes for each of its keys, or compaction makes it smaller: this is
   ///   less than eight times the log, and the size of an empty index. A longer file would take
   ///   memory that the log does not account for. Trees of few keys each, with 4 KiB for a tree, can
   ///   be longer: opening then reads the log, which is short.
-  /// - Throws: `.io`, also when the kernel has no more mappings.
+  /// - Throws: `.corrupted` when the header is damaged, or the file has another length than the
+  ///   header says; `.io`, `.limitExceeded` when the kernel has no more mappings.
   static func open(
     _ name: String, _ directory: any StorageDirectory, mapped: Bool, logBytes: UInt64
   ) throws(StoreError) -> CheckpointPages? {
@@ -66,8 +67,11 @@ enum CheckpointFile {
     guard let file else { return nil }
     let length = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
     guard UInt64(length) <= logBytes &* sparsest &+ emptyBytes,
-      let header = try header(file, length), header.fileLengthBytes == length
+      let header = try header(file, length)
     else { return nil }
+    guard header.fileLengthBytes == length else {
+      throw .indexDamaged("the index checkpoint does not have the length in its header", name)
+    }
     let mapping = try storing { () throws(StorageError) in
       mapped
         ? try file.mapPrivately(lengthBytes: length)
@@ -80,14 +84,15 @@ enum CheckpointFile {
     _ file: any StorageFile, _ length: Int
   ) throws(StoreError) -> CheckpointHeader? {
     let first = try read(file, min(length, 4096))
-    guard
-      let claim = sound(
-        { (raw) throws(FormatError) in
-          try CheckpointHeader.claimedLength(raw)
-        }, first), claim <= length
-    else { return nil }
+    let claim = try decoded(first, file.name) { (raw) throws(FormatError) in
+      try CheckpointHeader.claimedLength(raw)
+    }
+    guard let claim else { return nil }
+    guard claim <= length else { throw damagedHeader(file.name) }
     let head = claim == first.count ? first : try read(file, claim)
-    return sound({ (raw) throws(FormatError) in try CheckpointHeader(decoding: raw) }, head)
+    return try decoded(head, file.name) { (raw) throws(FormatError) in
+      try CheckpointHeader(decoding: raw)
+    }
   }
 
   private static func read(_ file: any StorageFile, _ count: Int) throws(StoreError) -> [UInt8] {
@@ -98,12 +103,20 @@ enum CheckpointFile {
     return Array(target[..<got])
   }
 
-  /// Returns the result of the decoder; nil for every error: the log contains the same facts, and
-  /// more.
-  private static func sound<Value>(
-    _ decoder: (UnsafeRawBufferPointer) throws(FormatError) -> Value, _ bytes: [UInt8]
-  ) -> Value? {
-    do throws(FormatError) { return try bytes.withBytes(decoder) } catch { return nil }
+  /// Returns the result of the decoder; nil for bytes of a newer version, which are undamaged.
+  private static func decoded<Value>(
+    _ bytes: [UInt8], _ name: String,
+    _ decoder: (UnsafeRawBufferPointer) throws(FormatError) -> Value
+  ) throws(StoreError) -> Value? {
+    do throws(FormatError) { return try bytes.withBytes(decoder) } catch {
+      guard error.kind == .damaged else { return nil }
+      throw damagedHeader(name)
+    }
+  }
+
+  /// The log contains the same facts as a checkpoint, and more: the error asks for no backup.
+  private static func damagedHeader(_ name: String) -> StoreError {
+    .indexDamaged("the header of the index checkpoint is damaged", name)
   }
 }
 

@@ -125,6 +125,11 @@ final class IndexMemory: Sendable {
   private let youngest = Atomic<UInt64>(0)
   private let taken = Atomic<UInt64>(0)
   private let released = Atomic<UInt64>(0)
+  private let forkGeneration = CurrentProcess.forkGeneration
+
+  /// Whether this process made the memory. In a forked child, a thread of the parent may hold the
+  /// lock for ever.
+  private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   /// - Parameters:
   ///   - source: the source of chunks; tests replace it.
@@ -142,6 +147,7 @@ final class IndexMemory: Sendable {
   }
 
   deinit {
+    guard isInItsProcess else { return }
     state.withLock { state in
       for chunk in state.chunks + state.spares { chunk.deallocate() }
       assert(state.retiredChunks.isEmpty, "a snapshot outlives the memory of its index")
@@ -253,8 +259,9 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// Releases a snapshot, and the memory that was kept only for it.
+  /// Releases a snapshot, and the memory that was kept only for it. Does nothing in a forked child.
   func release(_ number: UInt64) {
+    guard isInItsProcess else { return }
     let free = state.withLock { state in
       precondition(state.live.contains(number), "a snapshot was released twice")
       state.live.removeAll { $0 == number }

@@ -1,7 +1,7 @@
 import MoraineStorage
 
-/// A node of a ``KeyTree`` above the leaves: a page of 4 KiB with the numbers of its children, how
-/// many entries are below each, and the separators between them.
+/// A node of a tree of ``TreeIndex`` above the leaves: a page of 4 KiB with the numbers of its
+/// children, how many entries are below each, and the separators between them.
 ///
 /// A separator is greater than every key below the children before it, and not greater than any key
 /// below the child after it. It is as short as that allows.

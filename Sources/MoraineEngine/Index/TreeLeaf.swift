@@ -1,7 +1,7 @@
 import MoraineStorage
 
-/// A leaf of a ``KeyTree``: a page of 4 KiB with the addresses of records, in the order of their
-/// keys.
+/// A leaf of a tree of ``TreeIndex``: a page of 4 KiB with the addresses of records, in the order
+/// of their keys.
 ///
 /// The keys are in the log. For each key the leaf has four bytes, the *head*: the bytes of the key
 /// after the *prefix* that all keys of the leaf begin with. (Bohannon, McIlroy, Rastogi,

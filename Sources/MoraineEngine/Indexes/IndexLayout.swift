@@ -97,8 +97,8 @@ package struct SecondaryIndexEntry: Hashable, Sendable {
     func damaged() -> StoreError {
       StoreError(
         .corrupted,
-        "the record '\(record.key)' is not an entry of an index; restore the store "
-          + "from a backup")
+        "the record '\(record.key)' is not an entry of an index; remove the keyspace's indexes "
+          + "and add them again")
     }
     guard bytes.count >= IndexLayout.prefixLength else { throw damaged() }
     index = bytes[1..<IndexLayout.prefixLength].reduce(0) { $0 << 8 | UInt64($1) }

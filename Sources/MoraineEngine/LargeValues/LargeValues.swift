@@ -22,7 +22,7 @@ import MoraineFormat
 /// - A reader checks the length and the checksum of the whole value, besides the checksum of each
 ///   piece.
 /// - Pieces of a value that was never completed, because the process died for example, are removed
-///   by a write an hour or more after the last piece was written.
+///   by a later write, at the earliest an hour after bytes were appended last.
 ///
 /// The values of a name are in two keyspaces: the one with the name has a record of 37 bytes for
 /// each key, and `moraine.pieces/` and the name has the pieces. Both are ordered. Backups,
@@ -31,8 +31,12 @@ import MoraineFormat
 public struct LargeValues: Sendable {
   /// The number of bytes of each piece but the last one.
   public static let pieceBytes = 256 << 10
-  /// The time after its last piece at which a value that is not complete counts as abandoned.
+  /// The shortest time after its last append at which a value that is not complete counts as
+  /// abandoned.
   static let patienceMilliseconds: UInt64 = 3_600_000
+  /// The age at which an append renews the claim, so that few appends write. At its last append, a
+  /// writer may have had a claim of this age.
+  static let renewalMilliseconds: UInt64 = 450_000
 
   let store: Store
   /// A record for each key.
@@ -107,9 +111,10 @@ extension LargeValues {
     }
     let id = LargeValueID()
     // A claim of zero is that of pieces which may be removed.
-    let claim = claim(max(1, store.clock.milliseconds))
+    let now = max(1, store.clock.milliseconds)
+    let claim = claim(now)
     try await pieces.set(claim, forKey: id.claimKey, durability: Durability.none)
-    return Writer(self, key, id, claim: claim)
+    return Writer(self, key, id, claim: claim, of: now)
   }
 
   /// Returns the value of a key at this moment, whose pieces are then read; nil when the key has
@@ -159,9 +164,9 @@ extension LargeValues {
     return old.exists
   }
 
-  /// Removes the pieces of values that were not completed, whose last piece was written more than
-  /// an hour ago, and what crashes have left of values that were removed. A write does this as
-  /// well, once an hour.
+  /// Removes the pieces of values that were not completed and to which nothing was appended for an
+  /// hour, or up to 7.5 minutes longer, and what crashes have left of values that were removed. A
+  /// write does this as well, once an hour.
   ///
   /// - Returns: the number of such values.
   /// - Throws: the first error, after the others were tried: the errors of
@@ -170,6 +175,7 @@ extension LargeValues {
   @discardableResult
   public nonisolated(nonsending) func removeUnfinished() async throws(StoreError) -> Int {
     let now = store.clock.milliseconds
+    let oldest = Self.patienceMilliseconds + Self.renewalMilliseconds
     var count = 0
     var failure: StoreError?
     var range = KeyRange.prefix(LargeValueID.claimPrefix)
@@ -182,7 +188,7 @@ extension LargeValues {
       range = KeyRange(from: last.key.successor, upTo: range.upperBound)
       for entry in claims {
         guard let id = LargeValueID(claimKey: entry.key), let time = time(of: entry.value),
-          time == 0 || time < now && now - time > Self.patienceMilliseconds
+          time == 0 || time < now && now - time > oldest
         else { continue }
         do throws(StoreError) {
           if try await abandon(id, claim: entry.value) { count += 1 }
@@ -215,8 +221,8 @@ extension LargeValues {
     _ = try await pieces.removeValue(forKey: id.claimKey, durability: Durability.none)
   }
 
-  /// Returns the value of a claim: the time at which its writer has written last, in milliseconds
-  /// since 1970; 0 for pieces that no reader will ask for.
+  /// Returns the value of a claim: the time at which its writer has set it, in milliseconds since
+  /// 1970; 0 for pieces that no reader will ask for.
   func claim(_ milliseconds: UInt64) -> [UInt8] {
     var writer = ByteWriter()
     writer.append(milliseconds)
@@ -306,8 +312,8 @@ extension LargeValues {
   /// Writes one value in parts. ``commit(durability:)`` makes it visible.
   ///
   /// A writer that is not used any more, without a commit, leaves pieces that are removed later.
-  /// ``cancel()`` removes them at once. A writer that writes no part for an hour may lose its
-  /// pieces; then its commit throws `.cancelled`.
+  /// ``cancel()`` removes them at once. A writer to which nothing is appended for an hour may lose
+  /// its pieces; then its commit throws `.cancelled`.
   public struct Writer: ~Copyable, Sendable {
     private let values: LargeValues
     private let key: Key
@@ -322,13 +328,17 @@ extension LargeValues {
     /// The number of bytes that were appended.
     public private(set) var length: UInt64 = 0
 
-    fileprivate init(_ values: LargeValues, _ key: Key, _ id: LargeValueID, claim: [UInt8]) {
+    fileprivate init(
+      _ values: LargeValues, _ key: Key, _ id: LargeValueID, claim: [UInt8],
+      of milliseconds: UInt64
+    ) {
       (self.values, self.key, self.id, self.claim) = (values, key, id, claim)
-      claimMilliseconds = values.store.clock.milliseconds
+      claimMilliseconds = milliseconds
       buffer.reserveCapacity(LargeValues.pieceBytes)
     }
 
-    /// Appends bytes to the value. Each full piece is written to the log.
+    /// Appends bytes to the value. Each full piece is written to the log, and sometimes a sign that
+    /// this writer is at work.
     ///
     /// - Throws: the errors of ``Store/set(_:forKey:durability:)``; `.cancelled`. Call
     ///   ``cancel()`` then: all later calls throw the same error.
@@ -337,7 +347,13 @@ extension LargeValues {
       _ bytes: some Sequence<UInt8>
     ) async throws(StoreError) {
       if let failure { throw failure }
-      let bytes = Array(bytes)
+      do throws(StoreError) { try await add(Array(bytes)) } catch {
+        failure = error
+        throw error
+      }
+    }
+
+    private nonisolated(nonsending) mutating func add(_ bytes: [UInt8]) async throws(StoreError) {
       var rest = bytes[...]
       while !rest.isEmpty {
         let count = min(rest.count, LargeValues.pieceBytes - buffer.count)
@@ -345,16 +361,11 @@ extension LargeValues {
         rest = rest.dropFirst(count)
         if buffer.count == LargeValues.pieceBytes { try await writePiece() }
       }
+      // A piece may fill so slowly that its writer would seem to have stopped.
+      try await renewClaim()
     }
 
     private nonisolated(nonsending) mutating func writePiece() async throws(StoreError) {
-      do throws(StoreError) { try await tryWritingPiece() } catch {
-        failure = error
-        throw error
-      }
-    }
-
-    private nonisolated(nonsending) mutating func tryWritingPiece() async throws(StoreError) {
       guard pieceCount < .max else {
         throw StoreError(.valueTooLarge, "the value '\(key)' has more pieces than can be counted")
       }
@@ -370,9 +381,7 @@ extension LargeValues {
     /// Says that this writer is at work, from time to time.
     private nonisolated(nonsending) mutating func renewClaim() async throws(StoreError) {
       let now = values.store.clock.milliseconds
-      guard now > claimMilliseconds, now - claimMilliseconds > patienceMilliseconds / 8 else {
-        return
-      }
+      guard now > claimMilliseconds, now - claimMilliseconds > renewalMilliseconds else { return }
       let new = values.claim(now)
       let renewed = try await values.pieces.set(
         new, forKey: id.claimKey, if: .value(claim), durability: Durability.none)
@@ -385,9 +394,9 @@ extension LargeValues {
     /// - Parameter durability: what to wait for; nil for the configuration's durability. All pieces
     ///   are then as durable as the value.
     /// - Returns: the sequence number at which the value became visible.
-    /// - Throws: `.cancelled` when the pieces were removed, because this writer had written nothing
-    ///   for an hour; the errors of ``append(_:)``. The key keeps its old value then, except after
-    ///   an error of the sync, as for ``Store/set(_:forKey:durability:)``.
+    /// - Throws: `.cancelled` when the pieces were removed, because nothing was appended for an
+    ///   hour; the errors of ``append(_:)``. The key keeps its old value then, except after an error
+    ///   of the sync, as for ``Store/set(_:forKey:durability:)``.
     @discardableResult
     public nonisolated(nonsending) consuming func commit(
       durability: Durability? = nil

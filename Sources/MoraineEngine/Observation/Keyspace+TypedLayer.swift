@@ -106,21 +106,54 @@ extension WriteBatch {
     _ operations: [KeyspaceOperation], in keyspace: Keyspace, expiring expiry: Expiry
   ) throws(StoreError) {
     var operations = operations
-    if operations.count > 1, operations.contains(where: { $0.row?.hasUniqueValues == true }) {
+    let isExchange =
+      operations.count > 1 && operations.contains { $0.row?.hasUniqueValues == true }
+    if isExchange {
       // A value that is replaced in the same batch is no reason to refuse another model.
       var seen: Set<Key> = []
-      operations = operations.reversed().filter { seen.insert($0.key).inserted }.reversed()
-      for operation in operations { try removeEntries(ofKey: operation.key, in: keyspace) }
+      let last = operations.reversed().filter { seen.insert($0.key).inserted }
+      operations = []
+      for operation in last.reversed() {
+        let (key, isDelete) = (operation.key, operation.value == nil)
+        if try beginExchange(ofKey: key, in: keyspace, isDelete: isDelete) {
+          operations.append(operation)
+        }
+      }
     }
     for operation in operations {
       if let value = operation.value {
         try set(
           value, forKey: operation.key, in: keyspace, expiring: operation.expiry ?? expiry,
           row: operation.row)
+      } else if isExchange {
+        try endExchange(deleting: operation.key, in: keyspace)
       } else {
         try removeValue(forKey: operation.key, in: keyspace)
       }
     }
+  }
+
+  /// Removes the entries that a record has in indexes, before this batch sets or deletes several
+  /// records: two of them may exchange a value of a unique index.
+  ///
+  /// - Returns: whether the operation has an effect. The delete of a record that has expired has
+  ///   none: the record keeps its entries, because it comes back when the clock was wrong.
+  mutating func beginExchange(
+    ofKey key: Key, in keyspace: Keyspace, isDelete: Bool
+  ) throws(StoreError) -> Bool {
+    guard try isDelete ? contains(key, in: keyspace) : true else { return false }
+    try removeEntries(ofKey: key, in: keyspace)
+    return true
+  }
+
+  /// Deletes a record after ``beginExchange(ofKey:in:isDelete:)``. It goes also when it has expired
+  /// since: it must not stay without its entries.
+  mutating func endExchange(deleting key: Key, in keyspace: Keyspace) throws(StoreError) {
+    let record = place(key, keyspace)
+    if let indexes = indexKeyspace(of: record.keyspace) {
+      try removeEntries(of: record, in: indexes)
+    }
+    delete(record)
   }
 
   /// Removes all entries that a keyspace has in the store.

@@ -14,6 +14,7 @@ struct SalvagedOperation {
 struct SalvageTarget {
   private struct Operation: Sendable {
     let keyspace: String
+    let isOrdered: Bool
     let key: Key
     let value: [UInt8]?
     let expiry: Expiry
@@ -27,6 +28,8 @@ struct SalvageTarget {
   private(set) var report: SalvageReport
   private var pending: [Operation] = []
   private var pendingBytes = 0
+  /// The losses of keys that are too long for their ordered keyspace, by its name.
+  private var strayKeys: [String: [Key: SalvageLoss]] = [:]
 
   init(store: Store, work: SalvageWork, report: SalvageReport) {
     self.store = store
@@ -48,6 +51,7 @@ struct SalvageTarget {
         Store.Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
     }
     try await flush()
+    report.losses += strayKeys.values.flatMap(\.values).sorted { $0.after < $1.after }
     report.count = try await store.keyspaceStatistics().reduce(0) { $0 + $1.count }
     try await lookForKeys()
     let verification = try await store.verify()
@@ -113,6 +117,15 @@ struct SalvageTarget {
           ? "its value needs the dictionary in the segment's header, which is damaged"
           : "its value cannot be decompressed")
     }
+    let isOrdered = work.isOrdered(keyspace: record.header.keyspace)
+    if isOrdered, record.key.bytes.count > StoreLimits.orderedKeyLengthBytes {
+      // The log of a copy may have such a key from before its keyspace became ordered, and removes
+      // it later.
+      let lost = loss(
+        record, of: segment, at: offset, "its key is too long for its ordered keyspace")
+      strayKeys[keyspace, default: [:]][record.key] = record.value == nil ? nil : lost
+      return nil
+    }
     report.recordCount += 1
     let bytes = record.key.bytes.count + (record.value?.count ?? 0)
     // A value of 1 GiB fits into no batch but its own.
@@ -121,7 +134,8 @@ struct SalvageTarget {
     }
     pending.append(
       Operation(
-        keyspace: keyspace, key: record.key, value: record.value, expiry: record.expiry))
+        keyspace: keyspace, isOrdered: isOrdered, key: record.key, value: record.value,
+        expiry: record.expiry))
     pendingBytes += bytes
     return nil
   }
@@ -155,7 +169,10 @@ struct SalvageTarget {
     do {
       try await store.write(durability: Durability.none) { batch in
         for operation in operations {
-          let keyspace = try store.keyspace(named: operation.keyspace)
+          let name = operation.keyspace
+          let keyspace =
+            try operation.isOrdered
+            ? store.orderedKeyspace(named: name) : store.keyspace(named: name)
           if let value = operation.value {
             try batch.set(value, forKey: operation.key, in: keyspace, expiring: operation.expiry)
           } else {

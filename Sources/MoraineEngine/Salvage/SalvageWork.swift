@@ -33,6 +33,10 @@ struct SalvageWork: Sendable {
   /// The manifest, which contains the names of the keyspaces; nil when it is damaged or belongs to
   /// another store.
   let manifest: Manifest?
+  /// The names of the manifest's keyspaces, by their numbers.
+  private let names: [UInt16: String]
+  /// The numbers of the ordered keyspaces in the manifest.
+  private let ordered: Set<UInt16>
   let listing: DirectoryContents
   let files: SalvageFiles
   /// Groups of segments that are read together, in the order of the groups. The sequence numbers in
@@ -72,6 +76,9 @@ struct SalvageWork: Sendable {
       problem = "it is older than segment \(younger); the segments were read without it"
     }
     self.manifest = manifest
+    let keyspaces = manifest?.keyspaces ?? []
+    names = Dictionary(uniqueKeysWithValues: keyspaces.map { ($0.id, $0.name) })
+    ordered = Set(manifest?.ordered ?? [])
     if let problem {
       report.losses.append(
         SalvageLoss(
@@ -93,8 +100,11 @@ struct SalvageWork: Sendable {
   /// Returns the name of a keyspace, or a name made from its number when no manifest has one.
   func name(ofKeyspace id: UInt16) -> String {
     if id == 0 { return "" }
-    return manifest?.keyspaces.first { $0.id == id }?.name ?? "keyspace-\(id)"
+    return names[id] ?? "keyspace-\(id)"
   }
+
+  /// Returns whether the manifest has a keyspace as an ordered one; false without a manifest.
+  func isOrdered(keyspace id: UInt16) -> Bool { ordered.contains(id) }
 
   /// Plans the segments that the manifest lists. Each is as long as the manifest says. The order is
   /// that of the sequence numbers, whatever the order of the list is.

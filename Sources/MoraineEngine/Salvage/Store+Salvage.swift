@@ -12,6 +12,10 @@ extension Store {
   /// A value that a lost operation has overwritten or removed exists again; the report names the
   /// lost operation.
   ///
+  /// Keyspaces keep their names, and ordered ones stay ordered. Without the manifest, keyspaces are
+  /// named `keyspace-1` and so on, and none is ordered: ``orderedKeyspace(named:defaultLifetime:)``
+  /// orders one again.
+  ///
   /// The new store appears whole or not at all. The damaged store is not changed. The new store has
   /// its own identity and its own sequence numbers.
   ///

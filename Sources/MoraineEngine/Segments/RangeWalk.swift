@@ -12,27 +12,28 @@ struct RangeWalk {
   /// - Returns: nil when the range is empty.
   /// - Throws: the errors of reading the records that decide where the range begins and ends.
   /// - Complexity: O(log n).
-  init?<Pages: TreePages & ~Copyable, Table: RecordSource & ~Copyable>(
+  init?<Pages: TreePages & ~Copyable, Source: TreeKeySource & ~Copyable>(
     _ range: KeyRange, _ order: KeyOrder, _ pages: borrowing Pages, _ root: TreeRoot,
-    in keyspace: UInt16, _ table: borrowing Table
+    in keyspace: UInt16, _ source: borrowing Source
   ) throws(StoreError) {
     self.keyspace = keyspace
     guard root.hasPage else { return nil }
-    let lower = try Self.cursor(range.lowerBound, pages.start(root), pages, root, table)
-    let upper = try Self.cursor(range.upperBound, pages.end(root), pages, root, table)
+    // In a tree of a checkpoint, only the nodes that the range needs were validated. Beside a bound,
+    // the edge of the tree must not be read.
+    let lower = try Self.seek(range.lowerBound, pages, root, source) ?? pages.start(root)
+    let upper = try Self.seek(range.upperBound, pages, root, source) ?? pages.end(root)
     // The bounds may have the wrong order in the range itself, and in a forged tree.
     guard lower.precedes(upper) else { return nil }
     (cursor, end) = order == .ascending ? (lower, upper) : (upper, lower)
     self.order = order
   }
 
-  private static func cursor<Pages: TreePages & ~Copyable, Table: RecordSource & ~Copyable>(
-    _ bound: Key?, _ none: TreeCursor, _ pages: borrowing Pages, _ root: TreeRoot,
-    _ table: borrowing Table
-  ) throws(StoreError) -> TreeCursor {
-    guard let bound else { return none }
+  private static func seek<Pages: TreePages & ~Copyable, Source: TreeKeySource & ~Copyable>(
+    _ bound: Key?, _ pages: borrowing Pages, _ root: TreeRoot, _ source: borrowing Source
+  ) throws(StoreError) -> TreeCursor? {
+    guard let bound else { return nil }
     return try bound.bytes.withBytes { (bytes) throws(StoreError) in
-      try pages.seek(TreeKey(bytes), root, table)
+      try pages.seek(TreeKey(bytes), root, source)
     }
   }
 

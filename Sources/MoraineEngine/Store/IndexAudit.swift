@@ -152,7 +152,7 @@ private struct IndexAudit {
     problems.append(
       StoreError(
         .corrupted,
-        "\(what), in the keyspace '\(name)'; remove the index and add it again, or restore the "
-          + "store from a backup"))
+        "\(what), in the keyspace '\(name)'; remove the keyspace's indexes and add them again, or "
+          + "restore the store from a backup"))
   }
 }

@@ -44,6 +44,8 @@ struct LogAudit: ~Copyable {
   private let progress: (@Sendable (Store.Progress) -> Void)?
   /// Contradictions between the log and the data that was derived from it.
   private var contradictions: [StoreError] = []
+  /// Marks and footers whose digest is not that of the records before them.
+  private var wrongDigests: [StoreError] = []
   private var sums: [Int: Sums] = [:]
   private var keyspaces: [UInt16: KeyspaceFigures.Figures] = [:]
   private var liveCount = 0
@@ -72,7 +74,10 @@ struct LogAudit: ~Copyable {
       }
     }
     // Where a segment could not be read, missing records are a consequence of that.
-    guard report.problems.isEmpty else { return }
+    guard report.problems.isEmpty else {
+      report.problems += wrongDigests
+      return
+    }
     do throws(StoreError) {
       checkHidden(engine)
       while shares.number + 1 < shares.count {
@@ -87,6 +92,8 @@ struct LogAudit: ~Copyable {
     }
     // While a compaction moves records, their figures are in two places.
     if !engine.log.table.isRetiring { compare(slots, engine) }
+    // Digests are computed with the entries of the index, and a wrong index falsifies them.
+    if contradictions.isEmpty { report.problems += wrongDigests }
     report.problems += contradictions
   }
 
@@ -212,7 +219,7 @@ struct LogAudit: ~Copyable {
     // Compaction has dropped records from the log before this number.
     guard sequence > engine.log.manifest.compactedThrough.rawValue else { return }
     if !digests.allows(digest) {
-      report.problems.append(
+      wrongDigests.append(
         .corrupted("the state digest does not match the records", name, at: record.offset))
     }
   }
@@ -307,8 +314,17 @@ struct LogAudit: ~Copyable {
   // MARK: Figures
 
   private mutating func compare(_ slots: [Int], _ engine: borrowing EngineState) {
-    var (liveBytes, digest) = (UInt64(0), StateDigest())
+    compareFigures(slots, engine)
     let entries = engine.log.manifest.entriesByNumber
+    for slot in slots {
+      guard let sum = sums[slot], let entry = entries[engine.log.table.infos[slot].number]
+      else { continue }
+      compare(sum, entry, engine)
+    }
+  }
+
+  private mutating func compareFigures(_ slots: [Int], _ engine: borrowing EngineState) {
+    var (liveBytes, digest) = (UInt64(0), StateDigest())
     for slot in slots {
       guard let sum = sums[slot] else { continue }
       liveBytes += sum.view.liveBytes
@@ -320,7 +336,6 @@ struct LogAudit: ~Copyable {
           "the index does not match \(engine.log.table.fileName(slot)) in the "
             + wrong.joined(separator: ", "))
       }
-      if let entry = entries[engine.log.table.infos[slot].number] { compare(sum, entry, engine) }
     }
     compareTrees(engine)
     guard contradictions.isEmpty else { return }
@@ -384,7 +399,7 @@ struct LogAudit: ~Copyable {
   /// Compares a segment with its manifest entry. The entry's `liveBytes` are of the moment at which
   /// it was written: nothing becomes live again, so the segment has no more now. The entry of a
   /// segment that compaction wrote may be of a moment at which not all records had been moved to
-  /// the segment.
+  /// the segment. With an index that contradicts the log, it is not known which records are live.
   private mutating func compare(
     _ sum: Sums, _ entry: Manifest.Segment, _ engine: borrowing EngineState
   ) {
@@ -395,7 +410,7 @@ struct LogAudit: ~Copyable {
       && engine.log.manifest.isClean
     let isPossible =
       entry.liveBytes <= sum.putBytes
-      && (entry.flags.contains(.compacted)
+      && (!contradictions.isEmpty || entry.flags.contains(.compacted)
         || (isCurrent ? entry.liveBytes == live : entry.liveBytes >= live))
     if !sum.view.agrees(with: entry) || entry.lengthBytes != UInt64(sum.view.end) || !isPossible {
       report.problems.append(

@@ -33,8 +33,13 @@ extension Store {
   func writeCheckpoint(on runner: any JobRunner) async throws(StoreError) {
     try await writeImage(on: runner)
     // Pages that changed while the image existed were copied. Now that it no longer exists, move
-    // them back to their places, a quarter megabyte at a time.
-    while engine != nil, engine!.live.tend(pages: 64) { await Task.yield() }
+    // them back to their places, a quarter megabyte at a time. Once over the index is enough: each
+    // snapshot that ends in between begins another round, and operations continue that one.
+    var rounds = (engine?.live.byteCount ?? 0) / (64 * 4096) + 2
+    while rounds > 0, engine != nil, engine!.live.tend(pages: 64) {
+      rounds -= 1
+      await Task.yield()
+    }
   }
 
   private func writeImage(on runner: any JobRunner) async throws(StoreError) {

@@ -211,7 +211,8 @@ extension Store {
     let (expired, isMore) = try engine!.nextExpired(through: limit, count: Self.reapedTogether)
     if expired.isEmpty { return isMore ? 0 : nil }
     let operations = try deletes(of: expired, through: limit)
-    _ = try await withRoom(isDelete: true, hasGate: hasGate) { (engine) throws(StoreError) in
+    _ = try await withRoom(isDelete: true, isReaping: true, hasGate: hasGate) {
+      (engine) throws(StoreError) in
       try engine.commit(operations, isDelete: true, nil)
     }
     compactAfterDeleting()

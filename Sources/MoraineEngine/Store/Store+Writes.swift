@@ -300,14 +300,17 @@ extension Store {
   ///
   /// - Parameters:
   ///   - isDelete: whether the attempt may use the space that is reserved for a full disk.
+  ///   - isReaping: whether the attempt deletes what has expired. No caller can make it smaller.
   ///   - mayWait: whether other writers may come first while a full disk is being cleaned.
   ///   - keyspaces: the keyspaces that must exist before the attempt.
   ///   - hasGate: whether the caller holds the gate, and keeps it. Then no other writer may pass.
   func withRoom<Value>(
-    isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [KeyspaceRequest] = [],
-    hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
+    isDelete: Bool = false, isReaping: Bool = false, mayWait: Bool = false,
+    creating keyspaces: [KeyspaceRequest] = [], hasGate: Bool = false,
+    _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
     precondition(!hasGate || !mayWait, "an attempt that keeps the gate must not wait")
+    assert(isDelete || !isReaping, "an attempt deletes what has expired, and is no delete")
     if !hasGate { writing.roomGate.take() }
     defer { if !hasGate { writing.roomGate.release() } }
     // Also after an error: a batch may be visible then.
@@ -350,7 +353,7 @@ extension Store {
         if isDelete, !canBeFreed, try await shrinkReserve() { continue }
         // Waiting again makes sense only if segments were rewritten during the last wait.
         guard mayWait, compaction.isRunning, !hasWaitedForSpace || seen != compaction.count else {
-          if try await giveBack(&kept) { continue }
+          if try await giveBack(&kept, isReaping: isReaping) { continue }
           throw error
         }
         seen = compaction.count
@@ -423,10 +426,18 @@ extension Store {
   /// Releases what is reserved for a compaction, if the delete had reserved space for one: there is
   /// no space beside it, and a compaction that the delete has waited for has freed none.
   ///
+  /// Deletes of entries that have expired also release what an earlier delete has reserved, if no
+  /// compaction would free much with it: nothing else would let them go on.
+  ///
   /// - Returns: whether that released any space.
-  private func giveBack(_ kept: inout KeptSpace) async throws(StoreError) -> Bool {
-    guard kept == .reserved, engine != nil, engine!.log.reserve.lengthBytes > 0 else {
-      return false
+  private func giveBack(
+    _ kept: inout KeptSpace, isReaping: Bool
+  ) async throws(StoreError) -> Bool {
+    guard engine != nil, engine!.log.reserve.lengthBytes > 0 else { return false }
+    if kept != .reserved {
+      guard isReaping, engine!.log.reserve.isOfDelete, !compaction.isRunning,
+        !engine!.compactionFigures().isWorthCleaning
+      else { return false }
     }
     kept = .givenBack
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }

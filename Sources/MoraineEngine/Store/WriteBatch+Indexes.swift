@@ -35,7 +35,8 @@ extension WriteBatch {
   /// Sets the values that an existing record has in some indexes. Its values in other indexes stay.
   ///
   /// The record may have expired: it comes back when the clock was wrong. Then a value of a unique
-  /// index is refused also when its holder has expired.
+  /// index is refused also when its holder has expired. A record that has not expired takes such a
+  /// value, and the holder stays, without the value and with a mark.
   ///
   /// - Parameters:
   ///   - sequence: the number of the operation that has set the record's value.
@@ -67,7 +68,7 @@ extension WriteBatch {
     try setRow(StoredIndexRow(others, expiry: expiry), of: key, in: indexes)
     try updateEntries(
       of: place, with: IndexRow(row.parts + others.parts), expiry: expiry, in: indexes,
-      isExpired: isExpired)
+      expiredHolder: isExpired ? .keepsItsValue : .losesItsValue)
     return true
   }
 
@@ -107,11 +108,10 @@ extension WriteBatch {
   ///   - row: nil when the caller knows no index.
   ///   - expiry: milliseconds since 1970; 0 for a record that does not expire.
   ///   - indexes: the number, in this batch, of the keyspace of the indexes.
-  ///   - isExpired: whether the record has expired. Then it takes no value from another record that
-  ///     has expired.
+  ///   - expiredHolder: what becomes of an expired record that has one of the unique values.
   mutating func updateEntries(
     of place: BatchOperations.Place, with row: IndexRow?, expiry: UInt64, in indexes: UInt16,
-    isExpired: Bool = false
+    expiredHolder: ExpiredHolder = .isRemoved
   ) throws(StoreError) {
     let key = place.key
     let catalog = try catalog(in: indexes)
@@ -136,7 +136,7 @@ extension WriteBatch {
       isRenewed || !ready.contains($0.index) || !oldEntries.contains($0)
     }
     for entry in added where entry.isUnique {
-      try checkUnique(entry, place, catalog, in: indexes, isExpired: isExpired)
+      try checkUnique(entry, place, catalog, in: indexes, expiredHolder)
     }
     for entry in oldEntries.entries where !newEntries.contains(entry) {
       try removeEntry(entry, in: indexes)
@@ -219,15 +219,13 @@ extension WriteBatch {
     if try storedValue(place) != nil { delete(place) }
   }
 
-  /// Checks that no other record has a value of a unique index. A record that has the value and has
-  /// expired is removed.
+  /// Checks that no other record has a value of a unique index.
   ///
-  /// - Parameter isExpired: whether the record that wants the value has expired itself. Then no
-  ///   record is removed: both may come back.
+  /// - Parameter expiredHolder: what becomes of a record that has the value and has expired.
   /// - Throws: `.notUnique`, with both keys.
   private mutating func checkUnique(
     _ entry: SecondaryIndexEntry, _ place: BatchOperations.Place, _ catalog: IndexCatalog,
-    in indexes: UInt16, isExpired: Bool
+    in indexes: UInt16, _ expiredHolder: ExpiredHolder
   ) throws(StoreError) {
     guard let stored = try storedValue(systemPlace(entry.recordKey, indexes)),
       stored != entry.recordValue
@@ -236,15 +234,45 @@ extension WriteBatch {
       keyspace: place.keyspace, key: Key([UInt8](stored.dropFirst())))
     let duplicate = StoreError.Duplicate(
       index: catalog[entry.index]?.name ?? "", key: place.key, holder: holder.key)
-    if isExpired, try storedValue(holder) != nil { throw StoreError(duplicate) }
+    if expiredHolder == .keepsItsValue, try storedValue(holder) != nil {
+      throw StoreError(duplicate)
+    }
     if try contains(holder) {
       // The entry of a record that had expired may have outlived it.
       guard try contains(systemPlace(entry.recordKey, indexes)) else { return }
       throw StoreError(duplicate)
     }
+    if expiredHolder == .losesItsValue, try storedValue(holder) != nil {
+      return try removeValues(of: holder.key, inIndex: entry.index, indexes)
+    }
     try removeEntries(of: holder, in: indexes)
     try removeIfStored(holder)
   }
+
+  /// Removes the values that a record has in one index. The record gets a mark, so that a program
+  /// looks at it again when it comes back.
+  private mutating func removeValues(
+    of key: Key, inIndex index: UInt64, _ indexes: UInt16
+  ) throws(StoreError) {
+    guard let old = try storedRow(of: key, in: indexes) else { return }
+    for entry in old.row.entries(for: key) where entry.index == index {
+      try removeEntry(entry, in: indexes)
+    }
+    let rest = IndexRow(old.row.parts.filter { $0.index != index })
+    try setRow(StoredIndexRow(rest, expiry: old.expiry), of: key, in: indexes)
+    put(systemPlace(IndexLayout.pendingKey(of: key), indexes), [], expiry: old.expiry)
+  }
+}
+
+/// What becomes of a record that has expired, when another record wants a value that it has in a
+/// unique index.
+enum ExpiredHolder {
+  /// The record is removed.
+  case isRemoved
+  /// The record stays, without its values in the index.
+  case losesItsValue
+  /// The record stays as it is, and the other one is refused.
+  case keepsItsValue
 }
 
 // The deletion of records that have expired. A part of a record that stays alone would be wrong

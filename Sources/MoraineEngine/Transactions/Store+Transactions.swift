@@ -121,10 +121,10 @@ extension Store {
     do {
       defer { if hasTurn { releaseTurn() } else { endUnit(hasGate) } }
       if let conflict = try conflict(with: contents) { return conflict }
-      // The snapshot of a store without entries that expire has no time.
-      let time = contents.snapshot.now
-      var batch = WriteBatch(
-        store: self, hasIndexes: hasIndexes, reading: time == 0 ? nil : time)
+      // The snapshot of a store without entries that expire has no time, and one that is used again
+      // has an earlier time.
+      let time = max(contents.start.time, contents.snapshot.now)
+      var batch = WriteBatch(store: self, hasIndexes: hasIndexes, reading: time)
       try contents.write(to: &batch, of: self)
       sequence = try await commit(batch.take(), hasGate: hasGate)
     }
@@ -162,6 +162,8 @@ extension Store {
 /// The beginning of an attempt of a transaction.
 struct TransactionStart: Sendable {
   let snapshot: Store.Snapshot
+  /// The time before the snapshot was taken, in milliseconds since 1970.
+  let time: UInt64
   /// The count of the states that this process has read, at the snapshot.
   let stateCount: UInt64
   /// The number of the attempt's turn: while it lasts, no other writer writes. Nil for an attempt
@@ -182,10 +184,13 @@ extension Store {
   private func beginTransaction(hasTurn: Bool) async throws(StoreError) -> TransactionStart {
     guard hasTurn else {
       try await checkOpen()
+      // An entry that the snapshot shows must not have ended at this time.
+      let time = observers.clock.now()
       return TransactionStart(
-        snapshot: try currentSnapshot(), stateCount: peers.readStateCount, turn: nil)
+        snapshot: try currentSnapshot(), time: time, stateCount: peers.readStateCount, turn: nil)
     }
     if try await !beginUnit() { writing.roomGate.take() }
+    let time = observers.clock.now()
     let snapshot: Store.Snapshot
     do throws(StoreError) { snapshot = try currentSnapshot() } catch {
       releaseTurn()
@@ -198,7 +203,8 @@ extension Store {
       do { try await Task.sleep(for: Self.longestTurn) } catch {}
       await self?.endTurn(turn)
     }
-    return TransactionStart(snapshot: snapshot, stateCount: peers.readStateCount, turn: turn)
+    return TransactionStart(
+      snapshot: snapshot, time: time, stateCount: peers.readStateCount, turn: turn)
   }
 
   /// Lets other writers write again, unless the turn has ended before.

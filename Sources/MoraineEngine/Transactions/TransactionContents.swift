@@ -88,18 +88,28 @@ struct TransactionContents: Sendable {
 
   /// Adds the writes to a batch, in the order of the calls.
   func write(to batch: inout WriteBatch, of store: Store) throws(StoreError) {
-    let writes = parts.flatMap { name, part in
+    var writes = parts.flatMap { name, part in
       let keyspace = part.keyspace ?? Keyspace(store: store, name: name)
       return part.writes.map { (keyspace, $0.key, $0.value) }
     }
     // Records may exchange values of a unique index.
-    if writes.contains(where: { $0.2.row?.hasUniqueValues == true }) {
-      for (keyspace, key, _) in writes { try batch.removeEntries(ofKey: key, in: keyspace) }
+    let isExchange = writes.contains { $0.2.row?.hasUniqueValues == true }
+    if isExchange {
+      let all = writes
+      writes = []
+      for (keyspace, key, write) in all {
+        let isDelete = write.value == nil
+        if try batch.beginExchange(ofKey: key, in: keyspace, isDelete: isDelete) {
+          writes.append((keyspace, key, write))
+        }
+      }
     }
     for (keyspace, key, write) in writes.sorted(by: { $0.2.number < $1.2.number }) {
       if let value = write.value {
         try batch.set(
           value, forKey: key, in: keyspace, expiring: write.expiry, row: write.row)
+      } else if isExchange {
+        try batch.endExchange(deleting: key, in: keyspace)
       } else {
         try batch.removeValue(forKey: key, in: keyspace)
       }

@@ -5,7 +5,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// With any damage to an index checkpoint, a store answers as it does without a checkpoint.
+/// With any damage to an index checkpoint, a store answers as it does without a checkpoint, and
+/// reports the damage.
 ///
 /// `MORAINE_EVERY_BYTE=1` tests all bytes and lengths; otherwise those of the header and every
 /// 11th.
@@ -62,6 +63,9 @@ import Testing
         guard try await store.value(forKey: key) == model[key] else { return "\(key) is wrong" }
       }
       let count = try await store.count()
+      // The pages that no answer needs are read too.
+      _ = try await store.verify()
+      let problem = await store.recoveryReport.checkpointProblem
       var listed: [Key: [UInt8]] = [:]
       try await store.scan { entry in
         listed[entry.key] = entry.value
@@ -69,6 +73,9 @@ import Testing
       }
       try await store.close()
       guard count == model.count else { return "it counts \(count) keys" }
+      guard problem?.code == .corrupted, problem?.file?.hasSuffix(".index") == true else {
+        return "it does not report the damage"
+      }
       return listed == model ? nil : "it lists something else"
     }
   }

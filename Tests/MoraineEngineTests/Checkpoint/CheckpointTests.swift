@@ -147,7 +147,25 @@ import Testing
     try Data(contentsOf: try checkpoint(in: other)).write(to: url)
     let store = try Store(at: directory.path, configuration: configuration(.mapped))
     #expect(await store.recoveryReport.usedCheckpoint == false)
+    #expect(await store.recoveryReport.checkpointProblem == nil)
     try await check(store, model, "of another store")
+    try await store.close()
+  }
+
+  /// It is undamaged; only this version cannot read it.
+  @Test func newerVersionsCheckpointIsIgnored() async throws {
+    let directory = try TestDirectory()
+    let model = try await makeStore(directory, .mapped)
+    let url = try checkpoint(in: directory)
+    var bytes = [UInt8](try Data(contentsOf: url))
+    let length = try bytes.withUnsafeBytes { try CheckpointHeader.claimedLength($0) }
+    bytes[8] = 99
+    bytes.store(Checksum.of(Array(bytes[..<(length - 4)])), at: length - 4)
+    try Data(bytes).write(to: url)
+    let store = try Store(at: directory.path, configuration: configuration(.mapped))
+    #expect(await store.recoveryReport.usedCheckpoint == false)
+    #expect(await store.recoveryReport.checkpointProblem == nil)
+    try await check(store, model, "of a newer version")
     try await store.close()
   }
 
@@ -194,6 +212,30 @@ import Testing
       trace[..<rename].lastIndex { $0.operation == .synchronizeFull && $0.file == "INDEX.tmp" })
     #expect(
       trace[..<sync].contains { $0.operation.isSync && $0.file == "0000000001.segment" })
+    try await store.close()
+  }
+
+  /// Regression: each snapshot that ended began another round over the pages that a checkpoint had
+  /// copied, and a compaction beside such snapshots did not end.
+  @Test func compactionEndsBesideSnapshotsThatComeAndGo() async throws {
+    var configuration = Store.Configuration.testing()
+    configuration.checkpointFloorBytes = 0
+    configuration.compaction = .manual
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for number in 0..<100_000 { try await store.set([1], forKey: Key("\(number)")) }
+    // The pages that change now stay copied as long as this snapshot needs the originals.
+    let kept = try await store.snapshot()
+    for number in 0..<100_000 { try await store.set([2], forKey: Key("\(number)")) }
+    let others = Task {
+      while !Task.isCancelled {
+        try await store.set([3], forKey: "other")
+        _ = try await store.snapshot()
+      }
+    }
+    try await store.compact()
+    others.cancel()
+    try await others.value
+    #expect(try kept.value(forKey: "7") == [1])
     try await store.close()
   }
 }

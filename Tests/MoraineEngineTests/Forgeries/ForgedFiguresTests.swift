@@ -62,7 +62,7 @@ import Testing
     return configuration
   }
 
-  private static func killedStore(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory
+  private static func closedStore(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory
   {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration(mode)) { store in
@@ -74,6 +74,12 @@ import Testing
         try await store.removeValue(forKey: Key("\(number)"))
       }
     }
+    return directory
+  }
+
+  private static func killedStore(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory
+  {
+    let directory = try await closedStore(mode)
     let store = try Store(at: directory.path, configuration: configuration(mode))
     #expect(await store.recoveryReport.usedCheckpoint)
     try await store.set([2], forKey: "later")
@@ -81,6 +87,19 @@ import Testing
     try FileManager.default.copyItem(at: directory.store, to: copy.store)
     try await store.close()
     return copy
+  }
+
+  /// Opens a store for reading, and verifies it.
+  private static func findings(
+    _ directory: TestDirectory, _ mode: Store.Configuration.IOMode
+  ) async throws -> (recovery: RecoveryReport, problems: [StoreError]) {
+    var configuration = configuration(mode)
+    configuration.isReadOnly = true
+    let store = try Store(at: directory.path, configuration: configuration)
+    let recovery = await store.recoveryReport
+    let problems = try await store.verify().problems
+    try await store.close()
+    return (recovery, problems)
   }
 
   private static func check(_ store: Store) async throws {
@@ -99,13 +118,82 @@ import Testing
   func verifyingFindsForgedFigures(_ lie: Lie, mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     try CheckpointForgery(directory: directory).change { lie.tell(&$0, &$1) }
-    var configuration = Self.configuration(mode)
-    configuration.isReadOnly = true
-    let store = try Store(at: directory.path, configuration: configuration)
-    #expect(await store.recoveryReport.usedCheckpoint)
-    let problems = try await store.verify().problems
+    let (recovery, problems) = try await Self.findings(directory, mode)
+    #expect(recovery.usedCheckpoint)
     #expect(problems.contains { $0.file?.hasSuffix(".index") == true }, "\(problems)")
-    try await store.close()
+  }
+
+  /// Regression: the manifest was called damaged too. After an orderly close it contains the live
+  /// bytes of each segment, and they were compared with those of the forged index.
+  @Test(arguments: lies, modes)
+  func onlyTheIndexOfAStoreClosedInOrderIsBlamed(
+    _ lie: Lie, mode: Store.Configuration.IOMode
+  ) async throws {
+    let directory = try await Self.closedStore(mode)
+    try CheckpointForgery(directory: directory).change { lie.tell(&$0, &$1) }
+    let (recovery, problems) = try await Self.findings(directory, mode)
+    #expect(problems.allSatisfy { $0.file?.hasSuffix(".index") == true }, "\(problems)")
+    // The opening finds some lies, because the manifest contradicts them, and reads the log.
+    #expect(problems.isEmpty == !recovery.usedCheckpoint)
+    let unused = recovery.checkpointProblem
+    #expect((unused?.file?.hasSuffix(".index") == true) == !recovery.usedCheckpoint)
+  }
+
+  /// Regression: the digests in the log were compared with sums that began with the replaced
+  /// record, and the segments were called damaged.
+  @Test(arguments: modes)
+  func entryOfAReplacedRecordIsNoDamageToTheLog(mode: Store.Configuration.IOMode) async throws {
+    let directory = try await Self.closedStore(mode)
+    var places: [(segment: SegmentNumber, offset: Int)] = []
+    for segment in try directory.segments() {
+      let number = try segment.header.number
+      for record in try segment.recordPlaces where record.key == Array("3".utf8) {
+        places.append((number, record.offset))
+      }
+    }
+    try #require(places.count == 2)
+    try CheckpointForgery(directory: directory).change { header, bytes in
+      let slots = Dictionary(uniqueKeysWithValues: header.segments.map { ($0.number, $0.slot) })
+      let addresses = try places.map { place -> UInt64 in
+        let slot = try #require(slots[place.segment])
+        return UInt64(slot) << 28 | UInt64(place.offset / 4)
+      }
+      for place in stride(from: header.lengthBytes, to: bytes.count, by: 8) {
+        let entry = bytes.load(UInt64.self, at: place)
+        guard entry & ((1 << 48) - 1) == addresses[1] else { continue }
+        bytes.store((entry >> 48) << 48 | addresses[0], at: place)
+      }
+    }
+    let (recovery, problems) = try await Self.findings(directory, mode)
+    #expect(recovery.usedCheckpoint)
+    #expect(problems.contains { $0.message.contains("replaces it") }, "\(problems)")
+    #expect(problems.allSatisfy { $0.file?.hasSuffix(".index") == true }, "\(problems)")
+  }
+
+  /// Regression: the reason why the checkpoint was not used named a segment, and asked for a
+  /// backup.
+  @Test(arguments: modes)
+  func checkpointThatContradictsAFooterIsBlamed(mode: Store.Configuration.IOMode) async throws {
+    let directory = try await Self.closedStore(mode)
+    var configuration = Self.configuration(mode)
+    configuration.checkpointFloorBytes = .max
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      try await store.set([2], forKey: "later")
+    }
+    try CheckpointForgery(directory: directory).change { header, _ in
+      // The footer at the end of the covered part has another number, so it is not compared.
+      header.lastSequence += 1
+      let digest = StateDigest.of(hash: 1, sequence: 1)
+      header.digest.add(digest)
+      header.segments[0].digest.add(digest)
+    }
+    let (recovery, problems) = try await Self.findings(directory, mode)
+    #expect(!recovery.usedCheckpoint)
+    #expect(recovery.checkpointProblem?.file?.hasSuffix(".index") == true)
+    let message = recovery.checkpointProblem?.message ?? ""
+    #expect(message.contains("contradicts") && message.contains(".segment"), "\(message)")
+    #expect(!message.contains("backup"), "\(message)")
+    #expect(problems.isEmpty, "\(problems)")
   }
 
   @Test(arguments: lies, modes)

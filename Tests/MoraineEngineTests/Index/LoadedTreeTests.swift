@@ -139,12 +139,11 @@ import Testing
     let limit = Int(random.next() % 40)
     try require(tree.validate(range, order, limit: limit, in: 1), replay)
     guard tree.root(1).hasPage else { return }
-    func cursor(_ bound: Key?, _ edge: TreeCursor) throws -> TreeCursor {
-      guard let bound else { return edge }
-      return try bound.bytes.withUnsafeBytes { try tree.seek(TreeKey($0), tree.root(1), keys) }
+    func cursor(_ bound: Key?) throws -> TreeCursor? {
+      try bound?.bytes.withUnsafeBytes { try tree.seek(TreeKey($0), tree.root(1), keys) }
     }
-    let start = try cursor(lower, tree.start(tree.root(1)))
-    let end = try cursor(upper, tree.end(tree.root(1)))
+    let start = try cursor(lower) ?? tree.start(tree.root(1))
+    let end = try cursor(upper) ?? tree.end(tree.root(1))
     let inside = model.keys.filter { range.contains(Key($0)) }
       .sorted { $0.lexicographicallyPrecedes($1) }
     try #require(tree.rank(end) - tree.rank(start) == inside.count, replay)
@@ -237,6 +236,48 @@ import Testing
     #expect(isFound, replay)
     let areAllSound = loaded.validateAllPages()
     #expect(!areAllSound, replay)
+  }
+
+  /// Regression: a range with bounds read the nodes at the edges of the tree, which the range does
+  /// not need and which were not validated.
+  @Test(arguments: [true, false])
+  func rangeWithBoundsReadsNoNodeBesideThem(isMapped: Bool) throws {
+    let replay: Comment = "a damaged node at an edge"
+    var tree = TreeIndex(ordered: Self.one, leafLimit: 4, branchLimit: 4)
+    var keys = Keys()
+    try Self.insert(100_000..<106_000, into: &tree, &keys)
+    let whole = try Self.reloaded(&tree, replay)
+    let header = try #require(whole.loaded?.header)
+    let root = whole.root(1)
+    // The lowest branch at each edge. Loading checks the last chunk, and the pages of the root.
+    let edges = [true, false].map { isEnd in
+      var (node, index) = (root.node, 0)
+      for level in stride(from: root.height, to: 0, by: -1) {
+        index = isEnd ? TreeBranch(whole.page(node)).childCount - 1 : 0
+        if level > 1 { node = TreeBranch(whole.page(node)).child(index) }
+      }
+      return (node: node, index: index)
+    }
+    let mapped = header.nodeCount / 512 * 512
+    let edge = try #require(
+      edges.first { $0.node / 16 != root.node / 16 && $0.node < mapped }, replay)
+    let childCount = TreeBranch(whole.page(edge.node)).childCount
+    let place =
+      header.treeOffset + edge.node * CheckpointHeader.nodeBytes + 16
+      + (childCount - 1 + edge.index) * 4
+    let loaded = try Self.reloaded(&tree, isMapped: isMapped, replay) { file in
+      try withUnsafeBytes(of: UInt32(0x0FFF_FFFF).littleEndian) {
+        try file.write($0, at: UInt64(place))
+      }
+    }
+    let range = KeyRange(from: Key("103000"), upTo: Key("103010"))
+    try Self.require(loaded.validate(range, .ascending, limit: 10, in: 1), replay)
+    var walk = try #require(
+      try RangeWalk(range, .ascending, loaded, loaded.root(1), in: 1, keys), replay)
+    for number in 3000..<3010 {
+      #expect(walk.next(loaded).map(Keys.number) == number, replay)
+    }
+    #expect(walk.next(loaded) == nil, replay)
   }
 
   /// Adds the numbers' digits to a tree, in order.

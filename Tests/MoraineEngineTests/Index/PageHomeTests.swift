@@ -1,3 +1,5 @@
+import CMoraineShims
+import Foundation
 import MoraineStorage
 import MoraineTesting
 import SystemPackage
@@ -47,6 +49,20 @@ import Testing
       let isThere = index.holds(
         NumberedHashes.address(number + 100_000), NumberedHashes.hash(number))
       #expect(isThere)
+    }
+  }
+
+  /// Regression: a child that released a snapshot of its parent waited for a lock that a thread of
+  /// the parent may have held.
+  @Test func aChildReleasesNoMemoryOfASnapshot() async {
+    await #expect(processExitsWith: .success) {
+      var index = try HashIndex()
+      index.insert(NumberedHashes.hash(1), NumberedHashes.address(1), rehashing: NumberedHashes())
+      var snapshot: FrozenHolder? = FrozenHolder(index.freeze(), [1])
+      guard snapshot != nil, index.memory.isFrozen else { exit(1) }
+      moraine_note_fork()
+      snapshot = nil
+      guard index.memory.releaseCount == 0, index.memory.isFrozen else { exit(2) }
     }
   }
 

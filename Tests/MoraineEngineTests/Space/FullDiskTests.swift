@@ -136,8 +136,9 @@ import Testing
   }
 
   /// Regression: the store's own deletes, which no caller can split, left the reserve to a compaction
-  /// that had nothing to free, and failed for ever.
-  @Test func expiredEntriesAreDeletedInTheLastBlocks() async throws {
+  /// that had nothing to free, and failed for ever; also where an earlier delete had made it.
+  @Test(arguments: [false, true])
+  func expiredEntriesAreDeletedInTheLastBlocks(isAfterADelete: Bool) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
     let clock = ManualClock(startingAt: 1_000_000)
     var configuration = Store.Configuration.testing(segmentSizeBytes: 64 << 20, ioMode: .mapped)
@@ -148,12 +149,64 @@ import Testing
     for number in 0..<256 {
       try await first.set([1], forKey: Key("\(number)"), expiring: .after(.seconds(5)))
     }
+    if isAfterADelete { try await first.set([1], forKey: "x") }
     try await first.close()
     let store = try Store(on: storage, at: "store", configuration: configuration)
-    try leave(blocks: 6, of: storage)
+    try leave(blocks: isAfterADelete ? 4 : 6, of: storage)
+    if isAfterADelete {
+      try await store.removeValue(forKey: "x")
+      #expect(await store.reserveBytes > 0)
+    }
     clock.advance(by: .seconds(1_000_000))
     try await store.removeExpired()
     #expect(await store.recordCount == 0)
+    try #require(try storage.openDirectory("store")).remove("filler")
+    try await store.close()
+  }
+
+  /// Deletes make garbage. Where there is much of it, a compaction frees more than they do, so they
+  /// leave the reserve to it.
+  @Test func batchOfDeletesLeavesTheReserveToACompactionThatFreesMore() async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let item = Case(mode: .mapped, segmentSizeBytes: 64 << 20, isAutomatic: false)
+    let first = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    for number in 0..<1000 { try await first.set([1], forKey: Key("\(number)")) }
+    try await first.close()
+    let store = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    try leave(blocks: 8, of: storage)
+    for number in 0..<200 { try await store.removeValue(forKey: Key("\(number)")) }
+    let reserveBytes = await store.reserveBytes
+    #expect(reserveBytes > 0)
+    let error = await #expect(throws: StoreError.self) {
+      try await store.write { batch in
+        for number in 200..<530 { try batch.removeValue(forKey: Key("\(number)")) }
+      }
+    }
+    #expect(error?.code == .noSpace)
+    #expect(await store.reserveBytes == reserveBytes)
+    #expect(try await store.count() == 800)
+    try #require(try storage.openDirectory("store")).remove("filler")
+    try await store.close()
+  }
+
+  @Test func failedPutLeavesTheReserveOfADelete() async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let item = Case(mode: .mapped, segmentSizeBytes: 64 << 20, isAutomatic: false)
+    let first = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    for number in 0..<100 { try await first.set([1], forKey: Key("\(number)")) }
+    try await first.close()
+    let store = try open(storage, item, checkpointFloorBytes: 1 << 40)
+    try leave(blocks: 4, of: storage)
+    try await store.removeValue(forKey: "1")
+    var random = SeededGenerator(seed: 1)
+    let large = (0..<100_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    let reserveBytes = await store.reserveBytes
+    #expect(reserveBytes > 0)
+    let error = await #expect(throws: StoreError.self) {
+      try await store.write { batch in try batch.set(large, forKey: "large") }
+    }
+    #expect(error?.code == .noSpace)
+    #expect(await store.reserveBytes == reserveBytes)
     try #require(try storage.openDirectory("store")).remove("filler")
     try await store.close()
   }
@@ -350,6 +403,8 @@ import Testing
 
 extension Store {
   fileprivate var recordCount: Int? { engine?.live.count }
+
+  fileprivate var reserveBytes: Int { engine?.log.reserve.lengthBytes ?? 0 }
 
   /// Releases the lock as the death of the process does. The remaining work of the pool's threads
   /// runs first: a dead process writes no manifest.

@@ -170,7 +170,7 @@ struct Parts: AsyncSequence, Sendable {
     clock.advance(by: .seconds(3000))
     try await kept.append(part)
     #expect(try await films.removeUnfinished() == 0)
-    clock.advance(by: .seconds(1000))
+    clock.advance(by: .seconds(1100))
     // The first write of another program removes the pieces.
     try await store.largeValues(named: "films").set(Parts(seed: 3, byteCount: 1), forKey: "three")
     var code: StoreError.Code?
@@ -187,13 +187,44 @@ struct Parts: AsyncSequence, Sendable {
     #expect(try await store.count() == 0)
   }
 
+  /// Regression: only full pieces counted as signs of a writer.
+  @Test func writerThatAppendsSlowlyKeepsItsPieces() async throws {
+    let (store, clock) = Self.storeWithClock()
+    let films = try store.largeValues(named: "films")
+    let part = [UInt8](repeating: 1, count: 100)
+    var writer = try await films.writer(forKey: "one")
+    for _ in 0..<80 {
+      try await writer.append(part)
+      clock.advance(by: .seconds(60))
+    }
+    // The first write of another program looks for abandoned pieces.
+    try await store.largeValues(named: "films").set(Parts(seed: 1, byteCount: 1), forKey: "two")
+    try await writer.commit()
+    #expect(try await films.value(forKey: "one")?.length == 8000)
+  }
+
+  /// Regression: the hour began with the claim, which can be older than the last append.
+  @Test func writerHasAnHourAfterItsLastAppend() async throws {
+    let (store, clock) = Self.storeWithClock()
+    let films = try store.largeValues(named: "films")
+    let part = [UInt8](repeating: 1, count: Self.piece)
+    var writer = try await films.writer(forKey: "one")
+    try await writer.append(part)
+    clock.advance(by: .seconds(440))
+    try await writer.append(part)
+    clock.advance(by: .seconds(3300))
+    #expect(try await films.removeUnfinished() == 0)
+    try await writer.commit()
+    #expect(try await films.value(forKey: "one")?.length == UInt64(2 * Self.piece))
+  }
+
   /// The rest of a part whose piece could not be written is not part of the value.
   @Test func writerThatFailedNeverCommits() async throws {
     let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     var writer = try await films.writer(forKey: "one")
     try await writer.append([UInt8](repeating: 1, count: Self.piece - 10))
-    clock.advance(by: .seconds(4000))
+    clock.advance(by: .seconds(4100))
     #expect(try await films.removeUnfinished() == 1)
     var codes: [StoreError.Code] = []
     for _ in 0..<2 {
@@ -207,13 +238,13 @@ struct Parts: AsyncSequence, Sendable {
     #expect(try await pieceCount(store) == 0)
   }
 
-  /// A process whose clock is an hour ahead removes the pieces of a writer that has not paused.
+  /// A process whose clock is more than an hour ahead removes the pieces of a writer that has not paused.
   @Test func noPieceIsWrittenAfterItsClaimWasRemoved() async throws {
     let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     var writer = try await films.writer(forKey: "one")
     try await writer.append([UInt8](repeating: 1, count: Self.piece))
-    clock.set(toMilliseconds: 1_700_004_000_000)
+    clock.set(toMilliseconds: 1_700_004_100_000)
     #expect(try await films.removeUnfinished() == 1)
     clock.set(toMilliseconds: 1_700_000_000_000)
     var codes: [StoreError.Code] = []
