@@ -15,7 +15,8 @@ where Model.ID: Sendable {
   private var store: Store { repository.keyspace.store }
 
   /// Removes the entries of dropped indexes, builds indexes, and adds the entries of models that
-  /// another program has saved without them.
+  /// another program has saved without them. Without declared indexes, it removes what is left of
+  /// indexes that nothing needs.
   ///
   /// - Throws: `.notUnique` when two models have the same value in a unique index, which then
   ///   remains incomplete, while the others become ready; `.decodingFailed`, `.newerFormat` for a
@@ -24,6 +25,11 @@ where Model.ID: Sendable {
     let catalog = try await indexes.register()
     for index in catalog.indexes where index.state == .dropped {
       try await removeEntries(of: index)
+    }
+    // A program that knows no index has nothing to add.
+    guard !indexes.numbers.isEmpty else {
+      if catalog.live.isEmpty { try await removeRemains() }
+      return
     }
     var failures = Failures()
     let building = catalog.indexes.filter {
@@ -70,6 +76,31 @@ where Model.ID: Sendable {
       catalog.indexes.removeAll { $0.number == index.number }
       try batch.set(catalog.bytes, forKey: IndexLayout.catalogKey, in: keyspace)
       return false
+    }
+  }
+
+  /// Removes the rows and the marks when no index is left that needs them, and the entries that no
+  /// index of the catalog has. Indexes that are added afterwards are made from the models alone:
+  /// a row or an entry that was wrong is gone.
+  private func removeRemains() async throws(StoreError) {
+    for part in [IndexLayout.allEntries, IndexLayout.allRows, IndexLayout.allPending] {
+      var range = part
+      while true {
+        let keys = try await indexes.keyspace.keys(in: range, limit: Self.pageCount)
+        guard let last = keys.last else { break }
+        range = range.after(last, .ascending)
+        guard try await removeRemains(keys) else { return }
+      }
+    }
+  }
+
+  /// - Returns: whether no index was added since; otherwise nothing is removed.
+  private func removeRemains(_ keys: [Key]) async throws(StoreError) -> Bool {
+    let keyspace = indexes.keyspace
+    return try await store.writeTyped { (batch) throws(StoreError) in
+      guard try batch.indexCatalog(in: keyspace).live.isEmpty else { return false }
+      for key in keys { try batch.removeValue(forKey: key, in: keyspace) }
+      return true
     }
   }
 
@@ -333,6 +364,7 @@ public struct IndexStatus: Hashable, Sendable {
 
 extension LocalRepository {
   /// Waits until all declared indexes are ready, and adds missing entries itself where necessary.
+  /// Also waits until nothing is left of indexes that ``removeIndex(named:)`` has removed.
   ///
   /// A program need not call this: the indexes are built in the background, and queries are right,
   /// though slower, before they are ready.
@@ -343,8 +375,13 @@ extension LocalRepository {
   /// - Complexity: O(models).
   public nonisolated func buildIndexes() async throws(StoreError) {
     try await prepare()
-    guard let indexes else { return }
-    try await IndexBuilder(repository: self, indexes: indexes).run()
+    if let indexes { return try await IndexBuilder(repository: self, indexes: indexes).run() }
+    // Something may be left of indexes that were removed. A keyspace with a longer name has none.
+    let name = IndexLayout.name(for: keyspace.name)
+    if keyspace.store.isReadOnly || name.utf8.count > Keyspace.nameLengthBytes { return }
+    let removed = try RepositoryIndexes(of: keyspace, format)
+    guard try await removed.keyspace.contains(IndexLayout.catalogKey) else { return }
+    try await IndexBuilder(repository: self, indexes: removed).run()
   }
 
   /// Returns the declared indexes, as the store has them.
@@ -369,7 +406,7 @@ extension LocalRepository {
   }
 
   /// Removes an index that this program and all others no longer declare. Its entries are removed
-  /// in the background.
+  /// in the background; ``buildIndexes()`` waits for that.
   ///
   /// An index that is only left out of the declarations stays: an older program may need it, and
   /// each model that this program saves gets a mark for it.

@@ -29,6 +29,8 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     var settledCount: UInt64 = 0
     /// Whether the last attempt to save has failed, and none is under way.
     var isUnsaved = false
+    /// Whether the store had a record of the key when its state was last known.
+    var hasRecord = false
     /// Sequence number up to which `value` includes the records of the key.
     var sequence: UInt64 = 0
     /// The setting of another writer that arrived while a set of this process was on its way.
@@ -110,9 +112,11 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     switch found {
     case .success(let value):
       state.value = value ?? key.defaultValue
+      state.hasRecord = value != nil
       state.error = nil
       state.refusal = .none
     case .failure(let error):
+      state.hasRecord = true
       // The last value that could be read stays: it is a better guess than the default.
       state.error = error
       state.refusal = .unreadable
@@ -207,9 +211,14 @@ extension PersistedBox {
       let isUnderWay = state.isPending && !state.isUnsaved
       if isUnderWay {
         // The order of the two values is known when the one that was set here is in the log.
-        if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) { state.late = stored }
+        if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) {
+          state.late = stored
+          if stored.bytes != nil { state.hasRecord = true }
+        }
         return false
       }
+      // A key that never had a record has no newer value than the one that could not be saved.
+      if stored.bytes == nil, !always, state.isPending, !state.hasRecord { return false }
       // An older one was read before a newer one arrived.
       if stored.sequence > state.sequence || (always && stored.sequence == state.sequence) {
         return true
@@ -261,8 +270,10 @@ protocol SettingBox: AnyObject, Sendable {
   func beginSaving(_ count: UInt64) -> Bool
   /// Ends an attempt that succeeded.
   ///
-  /// - Parameter sequence: nil when there was nothing to write.
-  func saved(_ count: UInt64, at sequence: UInt64?)
+  /// - Parameters:
+  ///   - sequence: nil when there was nothing to write.
+  ///   - isRecord: whether the store now has a record of the key; false after a removal.
+  func saved(_ count: UInt64, at sequence: UInt64?, isRecord: Bool)
   /// Ends an attempt that failed.
   ///
   /// - Returns: whether the value must be kept for another attempt.
@@ -284,6 +295,7 @@ extension PersistedBox: SettingBox {
     state.withLock { state in
       state.sequence = 0
       state.late = nil
+      state.hasRecord = false
     }
   }
 
@@ -295,9 +307,10 @@ extension PersistedBox: SettingBox {
     }
   }
 
-  func saved(_ count: UInt64, at sequence: UInt64?) {
+  func saved(_ count: UInt64, at sequence: UInt64?, isRecord: Bool) {
     let (late, wasFailed) = state.withLock { state -> (StoredSetting?, Bool) in
       state.sequence = max(state.sequence, sequence ?? 0)
+      state.hasRecord = isRecord
       // A later set is not saved yet; its end settles the state.
       guard count == state.setCount else { return (nil, false) }
       state.settledCount = count

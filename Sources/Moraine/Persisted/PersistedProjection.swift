@@ -46,7 +46,7 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
   public func save() async throws(StoreError) {
     try box.throwRefusal()
     try await space.attempt()
-    try box.throwError()
+    try box.throwUnsaved()
     try await space.sync()
   }
 
@@ -78,6 +78,16 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
 extension PersistedBox {
   fileprivate func throwError() throws(StoreError) {
     if let error = state.withLock({ $0.error }) { throw error }
+  }
+
+  /// Throws the error if the value is not saved, or if nothing can be saved any more. A value may
+  /// be saved although the changes of other writers cannot be read.
+  fileprivate func throwUnsaved() throws(StoreError) {
+    let error = state.withLock { state -> StoreError? in
+      guard let error = state.error else { return nil }
+      return state.isPending || state.refusal != .none || !error.mayPass ? error : nil
+    }
+    if let error { throw error }
   }
 
   fileprivate func throwRefusal() throws(StoreError) {

@@ -18,7 +18,12 @@ final class PersistedSpace: Sendable {
     /// Settings whose keys have no box yet.
     var stored: [Key: StoredSetting] = [:]
     var boxes: [Key: any SettingBox] = [:]
+    /// The task that follows the keyspace, or has followed it until an error.
     var following: Task<Void, Never>?
+    /// Number of that task. What a task with another number has read does not count any more.
+    var followingNumber: UInt64 = 0
+    /// Whether the following has ended with an error.
+    var hasStopped = false
     /// Whether the following has ended with an error that may be over.
     var mayFollowAgain = false
     var queue = SettingQueue()
@@ -106,22 +111,33 @@ extension PersistedBox {
 
 extension PersistedSpace {
   /// Takes all settings of a keyspace and follows its changes from then on.
-  func adopt(_ keyspace: Keyspace, _ contents: KeyspaceContents) {
-    state.withLock { state in
+  ///
+  /// - Parameter always: whether values that could not be saved are discarded.
+  func adopt(_ keyspace: Keyspace, _ contents: KeyspaceContents, always: Bool = false) {
+    takeAll(contents, always: always) { state in
       state.keyspace = keyspace
       state.obstacle = nil
+      follow(contents.feed, of: keyspace, &state)
+      return true
     }
-    takeAll(contents, always: false)
-    follow(contents.feed, of: keyspace)
   }
 
-  private func takeAll(_ contents: KeyspaceContents, always: Bool) {
+  /// Takes all settings that the task with a number has read, unless another task follows now.
+  func takeAll(_ contents: KeyspaceContents, by number: UInt64) {
+    takeAll(contents, always: false) { $0.followingNumber == number }
+  }
+
+  /// - Parameter begin: called under the lock; false when the settings do not count any more.
+  private func takeAll(
+    _ contents: KeyspaceContents, always: Bool, _ begin: (inout State) -> Bool
+  ) {
     var settings: [Key: StoredSetting] = [:]
     for entry in contents.entries {
       settings[entry.key] = StoredSetting(
         bytes: entry.value, sequence: entry.sequence.rawValue)
     }
-    let boxes = state.withLock { state in
+    let boxes = state.withLock { state -> [Key: any SettingBox] in
+      guard begin(&state) else { return [:] }
       state.stored = settings.filter { state.boxes[$0.key] == nil }
       return state.boxes
     }
@@ -131,10 +147,11 @@ extension PersistedSpace {
     }
   }
 
-  private func take(_ changes: [Store.Change]) {
+  private func take(_ changes: [Store.Change], by number: UInt64) {
     for change in changes {
       let stored = StoredSetting(bytes: change.value, sequence: change.sequence.rawValue)
-      let box = state.withLock { state in
+      let box = state.withLock { state -> (any SettingBox)? in
+        guard state.followingNumber == number else { return nil }
         let box = state.boxes[change.key]
         if box == nil { state.stored[change.key] = stored }
         return box
@@ -143,11 +160,22 @@ extension PersistedSpace {
     }
   }
 
-  /// Follows a keyspace in a task.
+  /// Follows a keyspace in a task, which replaces the earlier one.
   ///
-  /// - Parameter first: the changes to take; nil to take all settings first.
-  private func follow(_ first: KeyspaceFeed?, of keyspace: Keyspace) {
-    let following = Task { [weak self] in
+  /// - Parameters:
+  ///   - first: the changes to take; nil to take all settings first.
+  ///   - state: the state, whose lock the caller holds: the task may end at once, and finds itself
+  ///     in the state then.
+  private func follow(_ first: KeyspaceFeed?, of keyspace: Keyspace, _ state: inout State) {
+    let before = state.following
+    state.followingNumber += 1
+    state.hasStopped = false
+    state.mayFollowAgain = false
+    let number = state.followingNumber
+    state.following = Task { [weak self] in
+      // The error of the earlier task must not come after what this one reads.
+      before?.cancel()
+      await before?.value
       var feed = first
       while !Task.isCancelled {
         do throws(StoreError) {
@@ -156,11 +184,11 @@ extension PersistedSpace {
             // The store is closed, or the task is cancelled.
             if changes.isEmpty { return }
             guard let self else { return }
-            take(changes)
+            take(changes, by: number)
           } else {
             let contents = try await keyspace.contents()
             feed = contents.feed
-            self?.takeAll(contents, always: false)
+            self?.takeAll(contents, by: number)
           }
         } catch {
           feed = nil
@@ -170,23 +198,19 @@ extension PersistedSpace {
           case .suspended:
             guard await keyspace.store.waitWhileSuspended() else { return }
           default:
-            self?.stopFollowing(because: error)
+            self?.stopFollowing(number, because: error)
             return
           }
         }
       }
     }
-    let before = state.withLock { state in
-      state.mayFollowAgain = false
-      defer { state.following = following }
-      return state.following
-    }
-    before?.cancel()
   }
 
-  private func stopFollowing(because error: StoreError) {
-    let boxes = state.withLock { state in
-      state.following = nil
+  /// Records the error of the task with a number, unless another task follows now.
+  func stopFollowing(_ number: UInt64, because error: StoreError) {
+    let boxes = state.withLock { state -> [Key: any SettingBox] in
+      guard state.followingNumber == number else { return [:] }
+      state.hasStopped = true
       state.mayFollowAgain = error.mayPass
       return state.boxes
     }
@@ -196,21 +220,36 @@ extension PersistedSpace {
   /// Follows the store again if an error has ended that. The store has just done something without
   /// an error.
   private func followAgain(_ keyspace: Keyspace) {
-    if state.withLock({ $0.mayFollowAgain }) { follow(nil, of: keyspace) }
+    state.withLock { state in
+      if state.mayFollowAgain { follow(nil, of: keyspace, &state) }
+    }
+  }
+
+  /// Ends the following, and waits until its task changes no setting any more.
+  private func endFollowing() async {
+    let following = state.withLock { state in
+      state.followingNumber += 1
+      state.mayFollowAgain = false
+      return state.following
+    }
+    following?.cancel()
+    await following?.value
   }
 
   /// Opens the store that is at the place now and takes all its settings.
   private func reopen(_ source: @escaping Source) async throws(StoreError) {
     let keyspace = Keyspace(try await StoreRegistry.shared.store(at: source))
     let contents = try await keyspace.contents()
+    // After this, no number of the old store arrives any more.
+    await endFollowing()
     let boxes = state.withLock { state in
       state.keyspace = keyspace
       state.obstacle = nil
+      state.stored = state.stored.mapValues { StoredSetting(bytes: $0.bytes, sequence: 0) }
       return state.boxes
     }
     for box in boxes.values { box.forgetStore() }
-    takeAll(contents, always: true)
-    follow(contents.feed, of: keyspace)
+    adopt(keyspace, contents, always: true)
     PersistedSpaces.shared.add(self, for: keyspace)
   }
 
@@ -221,8 +260,10 @@ extension PersistedSpace {
     await writingEnded()
     if let source, keyspace == nil || isOver { return try await reopen(source) }
     let keyspace = try openKeyspace()
-    if state.withLock({ $0.following == nil }) {
-      adopt(keyspace, try await keyspace.contents())
+    if state.withLock({ $0.hasStopped }) {
+      let contents = try await keyspace.contents()
+      await endFollowing()
+      adopt(keyspace, contents)
     }
     guard let found = try await keyspace.observedValue(forKey: key) else {
       throw StoreError(.closed, "the store was closed; open it again", file: place)
@@ -267,7 +308,12 @@ extension PersistedSpace {
   func writingEnded() async { await wait { $0.isWriting ? $0.askedCount : nil } }
 
   /// Waits until everything that was written is durable.
-  func sync() async throws(StoreError) { try await openKeyspace().store.sync() }
+  func sync() async throws(StoreError) {
+    let keyspace = try openKeyspace()
+    try await keyspace.store.sync()
+    // A save may have nothing to write.
+    followAgain(keyspace)
+  }
 
   /// Waits for the end of an attempt.
   ///
@@ -337,8 +383,8 @@ extension PersistedSpace {
     if begun.isEmpty { return }
     do throws(StoreError) {
       let sequences = try await commit(encoded, to: keyspace)
-      for (setting, sequence) in zip(begun, sequences) {
-        setting.box.saved(setting.count, at: sequence)
+      for ((setting, bytes), sequence) in zip(encoded, sequences) {
+        setting.box.saved(setting.count, at: sequence, isRecord: bytes != nil)
       }
       // A value that is saved has no error any more, so it must have the later changes.
       followAgain(keyspace)
@@ -414,7 +460,7 @@ extension PersistedSpace {
 
 extension StoreError {
   /// Whether a store that has thrown this error may work again without being opened again.
-  fileprivate var mayPass: Bool {
+  var mayPass: Bool {
     switch code {
     case .closed, .storeReplaced, .poisoned, .usedAfterFork: false
     default: true

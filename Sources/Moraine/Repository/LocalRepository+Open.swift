@@ -457,10 +457,7 @@ extension LocalRepository {
   /// Saves the models that the repository was created with. Every operation calls this first.
   func prepare() async throws(StoreError) {
     if !isRegistered { try await register() }
-    if let preparation {
-      try await preparation.value.get()
-      return
-    }
+    if let preparation { return try await waitForFirst(preparation) }
     if first.isEmpty { return }
     let models = first
     let task = Task { () -> Result<Void, StoreError> in
@@ -472,10 +469,22 @@ extension LocalRepository {
       }
     }
     preparation = task
-    try await task.value.get()
-    // Awaiting the task costs a little for each operation, so it is dropped.
-    first = []
-    preparation = nil
+    try await waitForFirst(task)
+  }
+
+  /// Waits for an attempt to save the first models. After one that has failed, the next operation
+  /// tries again: the store may have been suspended.
+  private func waitForFirst(
+    _ attempt: Task<Result<Void, StoreError>, Never>
+  ) async throws(StoreError) {
+    let result = await attempt.value
+    // Another operation may have begun the next attempt by now.
+    if preparation == attempt {
+      // Awaiting the task costs a little for each operation, so it is dropped.
+      preparation = nil
+      if case .success = result { first = [] }
+    }
+    try result.get()
   }
 }
 

@@ -27,7 +27,7 @@ where Model.ID: Sendable {
   private var changes: [Change] = []
   /// Index of each key's last change.
   private var latest: [Key: Int] = [:]
-  /// The expiries of the models that were found.
+  /// The expiries of the models that were found; `.never` where none was found.
   private var expiries: [Key: Expiry] = [:]
 
   init(_ batch: consuming WriteBatch, _ parts: Parts) {
@@ -77,7 +77,10 @@ where Model.ID: Sendable {
   public mutating func find(by id: Model.ID) throws(StoreError) -> Model? {
     let key = parts.keys.key(id)
     if let index = latest[key] { return changes[index].replacement.model }
-    guard let stored = try batch.storedVersion(forKey: key, in: parts.keyspace) else { return nil }
+    guard let stored = try batch.storedVersion(forKey: key, in: parts.keyspace) else {
+      noteAbsence(of: key)
+      return nil
+    }
     expiries[key] = stored.expiry
     return try parts.format.decode(stored.value, key, parts.place)
   }
@@ -88,7 +91,16 @@ where Model.ID: Sendable {
   public mutating func contains(_ id: Model.ID) throws(StoreError) -> Bool {
     let key = parts.keys.key(id)
     if let index = latest[key] { return changes[index].replacement.model != nil }
-    return try batch.contains(key, in: parts.keyspace)
+    guard try batch.contains(key, in: parts.keyspace) else {
+      noteAbsence(of: key)
+      return false
+    }
+    return true
+  }
+
+  /// Records that the batch has seen no model: one that it saves replaces none.
+  private mutating func noteAbsence(of key: Key) {
+    if expiries[key] == nil { expiries[key] = .never }
   }
 
   private mutating func add(_ change: Change) {
@@ -105,8 +117,11 @@ where Model.ID: Sendable {
     guard let index = latest[key] else {
       // The expiry that the model had when it was found: it may have ended since.
       if let known = expiries[key] { return (known, known != .never) }
-      let stored = try batch.storedVersion(forKey: key, in: parts.keyspace)?.expiry ?? .never
-      return (stored, stored != .never)
+      guard let stored = try batch.storedVersion(forKey: key, in: parts.keyspace) else {
+        // The model may have ended since the batch began.
+        return (.unchanged, true)
+      }
+      return (stored.expiry, stored.expiry != .never)
     }
     return (changes[index].operation.expiry ?? .never, changes[index].replacement.expires)
   }

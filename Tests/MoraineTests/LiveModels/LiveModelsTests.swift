@@ -156,6 +156,22 @@ import Testing
     try await store.close()
   }
 
+  /// The models that a repository was created with are stored by the first operation that can.
+  @Test func suspensionDoesNotLoseTheModelsOfANewRepository() async throws {
+    let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
+    let store = notes.keyspace.store
+    try await store.suspend()
+    let live = LiveModels(notes)
+    while await store.watcherCount == 0, failure(live) == nil { await Task.yield() }
+    try #require(failure(live) == nil)
+    try await store.resume()
+    let found = try await notes.find(by: 1)
+    #expect(found == Note(id: 1, text: "a"))
+    await observed { live.models.map(\.id) == [1] }
+    #expect(try await notes.count() == 1)
+    try await store.close()
+  }
+
   /// After a pause in which deletes were removed from the log, the object loads everything again.
   @Test func expiredFeedBeginsAgain() async throws {
     var configuration = Store.Configuration()

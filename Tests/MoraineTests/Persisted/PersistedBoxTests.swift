@@ -20,4 +20,37 @@ import Testing
     box.take(stored("blue", 43), always: true)
     #expect(box.value == "blue")
   }
+
+  /// Where the key had a record, another writer has deleted it.
+  @Test func absentKeyReplacesAnUnsavedValueOnlyAfterARecord() async throws {
+    let space = PersistedStore.inMemory().space
+    let box = PersistedBox(PersistedKey("ratio", default: 1.0), nil, in: "store")
+    box.set(.nan, in: space)
+    try await space.attempt()
+    box.take(StoredSetting(bytes: nil, sequence: 10))
+    #expect(box.value.isNaN)
+    #expect(box.error?.code == .encodingFailed)
+    box.take(StoredSetting(bytes: Array("0.5".utf8), sequence: 11))
+    #expect(box.value == 0.5)
+    box.set(.nan, in: space)
+    try await space.attempt()
+    box.take(StoredSetting(bytes: nil, sequence: 12))
+    #expect(box.value == 1)
+    #expect(box.error == nil)
+  }
+
+  @Test func absentKeyKeepsAnUnsavedValueAfterARemoval() async throws {
+    let space = PersistedStore.inMemory().space
+    let box = PersistedBox(PersistedKey("ratio", default: 1.0), nil, in: "store")
+    box.set(2, in: space)
+    try await space.attempt()
+    box.change(in: space, givesUp: true, removes: true) { $0 = 1 }
+    try await space.attempt()
+    box.set(.nan, in: space)
+    try await space.attempt()
+    box.take(StoredSetting(bytes: nil, sequence: 20))
+    #expect(box.value.isNaN)
+    box.take(StoredSetting(bytes: nil, sequence: 20), always: true)
+    #expect(box.value == 1, "a reload discards it")
+  }
 }

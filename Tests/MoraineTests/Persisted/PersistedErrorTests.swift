@@ -210,27 +210,88 @@ private struct Size: Codable, Hashable, Sendable {
     #expect(text == long)
   }
 
-  @Test func saveFollowsTheStoreAgainAfterAReadError() async throws {
+  /// Returns a store on a storage that can fail its reads.
+  private func faultyStore() async throws -> (Store, FaultStorage) {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Store.Configuration()
     configuration.ioMode = .positional
     configuration.compaction = .manual
-    let faulty = try Store(on: storage, at: "store", configuration: configuration)
-    try await faulty.set([1], forKey: "first")
-    let store = try await PersistedStore(try faulty.keyspace(named: ""))
-    @Persisted("n", in: store) var n = 0
-    let projection = $n
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "first")
+    return (store, storage)
+  }
+
+  /// Ends the following of the settings by a read error. Later reads succeed.
+  private func failARead(
+    of store: Store, on storage: FaultStorage, seenBy projection: PersistedProjection<Int>
+  ) async throws {
     storage.setScript { event in
       event.operation == .read && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
     }
-    try await faulty.set([1], forKey: "second")
+    try await store.set([1], forKey: "second")
     await observed { projection.error?.code == .io }
     storage.setScript(nil)
+  }
+
+  @Test func saveFollowsTheStoreAgainAfterAReadError() async throws {
+    let (faulty, storage) = try await faultyStore()
+    let store = try await PersistedStore(try faulty.keyspace(named: ""))
+    @Persisted("n", in: store) var n = 0
+    let projection = $n
+    try await failARead(of: faulty, on: storage, seenBy: projection)
     n = 1
     try await projection.save()
     try await faulty.set(Array("7".utf8), forKey: "n")
     for await value in projection.values where value == 7 { break }
     #expect(projection.error == nil)
+    try await faulty.close()
+  }
+
+  @Test func saveInTheBackgroundFollowsTheStoreAgainAfterAReadError() async throws {
+    let (faulty, storage) = try await faultyStore()
+    let store = try await PersistedStore(try faulty.keyspace(named: ""))
+    @Persisted("n", in: store) var n = 0
+    let projection = $n
+    try await failARead(of: faulty, on: storage, seenBy: projection)
+    n = 1
+    for try await stored in faulty.values(forKey: "n") where stored != nil { break }
+    try await faulty.set(Array("7".utf8), forKey: "n")
+    for await value in projection.values where value == 7 { break }
+    try await faulty.close()
+  }
+
+  /// The read error is no error of the save.
+  @Test(arguments: [false, true])
+  func saveOfNothingFollowsTheStoreAgainAfterAReadError(ofTheStore: Bool) async throws {
+    let (faulty, storage) = try await faultyStore()
+    let store = try await PersistedStore(try faulty.keyspace(named: ""))
+    @Persisted("n", in: store) var n = 0
+    let projection = $n
+    try await failARead(of: faulty, on: storage, seenBy: projection)
+    if ofTheStore { try await store.save() } else { try await projection.save() }
+    try await faulty.set(Array("7".utf8), forKey: "n")
+    for await value in projection.values where value == 7 { break }
+    #expect(n == 7)
+    #expect(projection.error == nil)
+    try await faulty.close()
+  }
+
+  /// The key was never stored, so its absence is no newer value.
+  @Test func followingAgainKeepsAValueThatCouldNotBeSaved() async throws {
+    let (faulty, storage) = try await faultyStore()
+    let store = try await PersistedStore(try faulty.keyspace(named: ""))
+    @Persisted("n", in: store) var n = 0
+    @Persisted("ratio", in: store) var ratio = 1.0
+    let projection = $n
+    ratio = .nan
+    await #expect(throws: StoreError.self) { try await $ratio.save() }
+    try await failARead(of: faulty, on: storage, seenBy: projection)
+    n = 1
+    try await projection.save()
+    try await faulty.set(Array("7".utf8), forKey: "n")
+    for await value in projection.values where value == 7 { break }
+    #expect(ratio.isNaN)
+    #expect($ratio.error?.code == .encodingFailed)
     try await faulty.close()
   }
 

@@ -83,4 +83,45 @@ import Testing
     #expect(try await store.verify().problems.isEmpty)
     try await store.close()
   }
+
+  /// Another program has saved a model with the value, and the index is built while the first model
+  /// seems to have expired.
+  @Test func buildTakesAUniqueValueFromAnExpiredModelAndKeepsTheModel() async throws {
+    let indexes: [ModelIndex<Person>] = [
+      .unique("email", on: \.email), .index("age", on: \.age),
+    ]
+    let first = try open()
+    let indexed = try LocalRepository<Person>(in: first, named: "people", indexes: indexes)
+    try await indexed.save(person(1, "ada"), expiring: .after(.seconds(3600)))
+    let plain = try LocalRepository<Person>(in: first, named: "people")
+    try await plain.save(person(2, "ada"))
+    try await first.close()
+    clock.set(toMilliseconds: Self.start + 5_400_000)
+    let second = try open()
+    let ahead = try LocalRepository<Person>(in: second, named: "people", indexes: indexes)
+    #expect(try await ahead.loadAll().map(\.id) == [2])
+    try await ahead.buildIndexes()
+    #expect(try await ahead.find(\.email, "ada")?.id == 2)
+    #expect(try await ahead.query(where: \.email, is: "ada").explain().pendingCount == 0)
+    #expect(try await second.verify().problems.isEmpty)
+    try await second.close()
+    clock.set(toMilliseconds: Self.start)
+    let store = try open()
+    let people = try LocalRepository<Person>(in: store, named: "people", indexes: indexes)
+    #expect(try await people.loadAll().map(\.id).sorted() == [1, 2])
+    for query in [people.query(where: \.email, is: "ada"), people.query(where: \.age, is: 7)] {
+      #expect(try await query.explain().index != nil)
+      #expect(try await query.fetch().map(\.id).sorted() == [1, 2])
+      #expect(try await query.count() == 2)
+    }
+    #expect(try await store.verify().problems.isEmpty)
+    // When one of the two changes, both are in the index.
+    try await people.save(person(1, "eve"))
+    try await people.buildIndexes()
+    #expect(try await people.find(\.email, "ada")?.id == 2)
+    #expect(try await people.find(\.email, "eve")?.id == 1)
+    #expect(try await people.query(where: \.email, is: "ada").explain().pendingCount == 0)
+    #expect(try await store.verify().problems.isEmpty)
+    try await store.close()
+  }
 }

@@ -337,6 +337,52 @@ import Testing
     #expect(try await store.verify().problems.isEmpty)
   }
 
+  /// Something that `verify()` finds in the indexes of the tests.
+  enum Defect: CaseIterable {
+    case lostEntry, entryWithoutARow, rowWithoutAModel, damagedRow, recordThatIsNoEntry
+
+    func make(in system: Keyspace) async throws {
+      switch self {
+      case .lostEntry:
+        let first = try await system.keys(in: IndexLayout.allEntries, limit: 1)
+        for key in first { try await system.removeValue(forKey: key) }
+      case .entryWithoutARow:
+        let list = try await system.value(forKey: IndexLayout.catalogKey)
+        let number = try #require(try IndexCatalog(list, of: "people").ready.last)
+        let entry = SecondaryIndexEntry(index: number, value: [9], key: "lost", isUnique: false)
+        try await system.set(entry.recordValue, forKey: entry.recordKey)
+      case .rowWithoutAModel:
+        let row = StoredIndexRow(IndexRow([]), expiry: 0)
+        try await system.set(row.bytes, forKey: IndexLayout.rowKey(of: "lost"))
+      case .damagedRow: try await system.set([1, 2], forKey: IndexLayout.rowKey(of: "2"))
+      case .recordThatIsNoEntry: try await system.set([], forKey: Key([3, 1]))
+      }
+    }
+  }
+
+  /// The test does what `moraine doctor` advises, and nothing else.
+  @Test(arguments: Defect.allCases)
+  func indexesThatAreRemovedAndAddedAgainFitTheirModels(defect: Defect) async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<300).map { person($0, "\($0)", age: $0 % 3) })
+    let system = try store.orderedKeyspace(named: "moraine.index/people")
+    try await defect.make(in: system)
+    #expect(try await !store.verify().problems.isEmpty)
+    let plain = try self.people(store, [])
+    for index in Person.indexes { try await plain.removeIndex(named: index.name) }
+    try await plain.buildIndexes()
+    // The list of the indexes is left.
+    #expect(try await system.count() == 1)
+    let again = try self.people(store)
+    try await again.buildIndexes()
+    #expect(try await again.indexStatus().allSatisfy(\.isReady))
+    #expect(try await again.query(where: \.age, is: 2).requiringIndex().count() == 100)
+    try await again.save(person(2, "two", age: 2))
+    #expect(try await again.find(\.email, "two")?.id == 2)
+    #expect(try await store.verify().problems.isEmpty)
+  }
+
   @Test func indexThatIsRemovedDuringItsBuildKeepsNoEntryWithoutARow() async throws {
     let store = Store.inMemory()
     let people = try people(store)

@@ -180,13 +180,38 @@ private struct Refused: Error {}
       return old.map { Counter(id: $0.id, count: 1) }
     }
     #expect(try await counters.find(by: 1) == nil)
-    try await counters.save(Counter(id: 2), expiring: .after(.seconds(10)))
-    try await counters.write { batch in
-      let found = try batch.find(by: 2)
-      clock.advance(by: .seconds(11))
-      if found != nil { try batch.save(Counter(id: 2, count: 1), expiring: .unchanged) }
+    for reading in ["find", "contains", "nothing"] {
+      try await counters.save(Counter(id: 2), expiring: .after(.seconds(10)))
+      try await counters.write { batch in
+        switch reading {
+        case "find": #expect(try batch.find(by: 2) != nil)
+        case "contains": #expect(try batch.contains(2))
+        default: break
+        }
+        clock.advance(by: .seconds(11))
+        try batch.save(Counter(id: 2, count: 1), expiring: .unchanged)
+      }
+      #expect(try await counters.find(by: 2) == nil, "\(reading)")
     }
-    #expect(try await counters.find(by: 2) == nil)
+  }
+
+  @Test func modelThatWasNotFoundIsNew() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let counters = try counters(Store.inMemory(configuration: configuration))
+    for reading in ["find", "contains"] {
+      try await counters.save(Counter(id: 1), expiring: .after(.seconds(10)))
+      try await counters.write { batch in
+        clock.advance(by: .seconds(11))
+        switch reading {
+        case "find": #expect(try batch.find(by: 1) == nil)
+        default: #expect(try !batch.contains(1))
+        }
+        try batch.save(Counter(id: 1, count: 1), expiring: .unchanged)
+      }
+      #expect(try await counters.find(by: 1)?.count == 1, "\(reading)")
+    }
   }
 
   @Test func batchReadsItsOwnWritesAndAppliesTheLastOne() async throws {
