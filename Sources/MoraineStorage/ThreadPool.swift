@@ -38,7 +38,8 @@ package protocol PoolWork: AnyObject, Sendable {
 /// their threads becomes free again, and even one thread completes all jobs. A job of `lasting` may
 /// wait for work that needs the other crews (a shared store's writer that is in this process),
 /// and never takes one of their threads. It may not wait for another job of `lasting`. A job of
-/// `requests` waits for the network or a network file system, and for no other job of the pool.
+/// `requests` waits for the network or a network file system, and for no other job of the pool: a
+/// request that is over ends the job that reads its body before it runs another one.
 /// `background` and `tasks` have no guaranteed thread: where the system refuses one, `brief` does
 /// the work. Only then can a task of the program occupy a thread of `brief`.
 ///

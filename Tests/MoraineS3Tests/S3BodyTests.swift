@@ -70,6 +70,40 @@
       for _ in 0..<20 { try await objects.put(Self.name, ObjectBody([1])) }
     }
 
+    /// Regression: the search for the cause of a failure waited for a thread, and the reading of
+    /// the body on that thread for the end of the request. Eight failures at once never ended.
+    @Test func readingEndsBeforeTheSearchForACause() async throws {
+      let (ended, end) = AsyncStream.makeStream(of: Void.self)
+      let reads = Counter()
+      let long = ObjectBody(byteCount: 8 << 20) { visit in
+        reads.add()
+        let piece = [UInt8](repeating: 1, count: 1 << 20)
+        for _ in 0..<8 where !piece.withUnsafeBytes({ visit($0) }) { break }
+        if reads.value == 2 { end.yield() }
+      }
+      // No server listens there.
+      let location = try S3Location(
+        bucket: "bucket", prefix: "users", endpoint: "http://127.0.0.1:1", provider: .amazon)
+      let client = BucketClient(
+        location, .fixed(S3Keys(accessKeyID: "id", secretAccessKey: "secret")),
+        timeout: .seconds(60)
+      ) { () async throws(ObjectStoreError) -> String? in
+        // The test ends also when the reading does not.
+        let timer = Task {
+          try await Task.sleep(for: .seconds(30))
+          end.finish()
+        }
+        defer { timer.cancel() }
+        for await _ in ended { return "the reading has ended" }
+        return "the reading goes on"
+      }
+      let error = await #expect(throws: ObjectStoreError.self) {
+        try await S3ObjectStore(client).put(Self.name, long)
+      }
+      #expect(error?.code == .unavailable && error?.mayHaveHadEffect == false)
+      #expect(error?.message.hasPrefix("the reading has ended: ") == true, "\(error as Any)")
+    }
+
     @Test func bodyThatCannotBeReadAgainHasNoEffect() async throws {
       let server = try await BucketServer { _, _ in .answer(200) }
       let objects = try server.objects()

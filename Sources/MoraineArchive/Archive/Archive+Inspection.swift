@@ -40,8 +40,8 @@ extension Archive {
   /// A cleaning may run beside it. What it has removed in the meantime is no damage: an older
   /// checkpoint is left out then, and for the newest state the verification begins again.
   ///
-  /// - Parameter allStates: whether to read also what the states of all other checkpoints need, and
-  ///   the commits between them.
+  /// - Parameter allStates: whether to read also what the states of all other checkpoints need, the
+  ///   commits between them, and those before the first one.
   /// - Throws: `.damaged`, with the object and the offset; the errors of ``info()``.
   /// - Complexity: O(bytes of the archive's newest state). A restore also checks that the state
   ///   has the digest that the writer's store had.
@@ -68,6 +68,8 @@ extension Archive {
       (info.sequence, info.milliseconds) = (last.lastSequence, last.milliseconds)
       info.term = last.term
     }
+    // The last writer may have left nothing but the fence of a new life, after the newest state.
+    info.term = history.headers.values.reduce(info.term) { max($0, $1.term) }
     return (info, history)
   }
 }

@@ -46,8 +46,10 @@ public struct ArchiveConfiguration: Sendable {
   package var milliseconds: @Sendable () -> UInt64 = { SystemClock.wallMilliseconds() }
   /// The most bytes of the log in one commit.
   package var commitBytes = 8 << 20
-  /// How long a writer that is detached waits for its cleaning.
+  /// How long a writer that is detached waits for an answer to a request of its cleaning.
   package var cleaningPatience: Duration = .seconds(5)
+  /// Waits for ``cleaningPatience``. A test may wait for an event instead.
+  package var sleep: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
   /// The pause after the first failure of a request; it doubles with each further one.
   package var firstPause: Duration = .milliseconds(50)
 
@@ -67,7 +69,9 @@ public enum ArchiveEvent: Sendable {
   /// The writer has cleaned the archive.
   case cleaned(CleaningReport)
   /// The writer cannot clean the archive: it lacks the permission to remove or to list, or an
-  /// object is missing. The event comes once, and again after a cleaning that succeeded.
+  /// object is missing. The event comes once, and again after a cleaning that succeeded. With
+  /// `.cancelled` ``ArchiveWriter/detach()`` has interrupted the cleaning; the next one removes
+  /// what this one has left.
   case cleaningFailed(ArchiveError)
   /// Requests fail; shipping goes on when they succeed.
   case stuck(ArchiveError)

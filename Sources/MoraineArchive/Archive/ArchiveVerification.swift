@@ -2,8 +2,9 @@ import MoraineFormat
 
 /// A verification of an archive, from which a cleaning may remove states at the same time.
 ///
-/// A cleaning removes commits first, the oldest first, then the contents of states, then segments.
-/// So a state was removed exactly when its contents are missing: see ``ArchiveCleaner``.
+/// A cleaning removes commits first, the oldest first, then the contents of checkpoints, then other
+/// objects. So the state of a checkpoint was removed exactly when its contents are missing, and a
+/// whole copy without a checkpoint exactly when its commit is missing: see ``ArchiveCleaner``.
 struct ArchiveVerification {
   /// How often the archive is read when a cleaning removes the newest state each time.
   private static let passCount = 4
@@ -46,6 +47,12 @@ struct ArchiveVerification {
         let record = try await objects.checkpoint(checkpoint.number)
         if let record { older.append(record.contents) }
         if checkpoint.extent == .moments { position = min(position, checkpoint.position + 1) }
+        // What lies before the first checkpoint stays until a cleaning removes the first commit.
+        if checkpoint.number == 1, checkpoint.extent == .moments,
+          try await objects.exists(objects.names.commit(1))
+        {
+          position = 1
+        }
       }
     }
     var copies: [(position: UInt64, contents: ContentsReference)] = []
@@ -72,7 +79,8 @@ struct ArchiveVerification {
     // A state that was removed has nothing to check.
     for contents in older { _ = try await read(contents) }
     for copy in copies {
-      guard let error = try await read(copy.contents) else { continue }
+      // The contents may still exist when a cleaning has removed segments already.
+      guard let error = try await failure(of: copy.contents) else { continue }
       // A cleaning removes the commit of a whole copy first.
       if try await objects.exists(objects.names.commit(copy.position)) { throw error }
       if copy.position > newestPosition { return .failure(error) }
@@ -89,11 +97,22 @@ struct ArchiveVerification {
     return base.position + 1
   }
 
-  /// Reads the contents of a state and its segments.
+  /// Reads the contents of a checkpoint and its segments.
   ///
   /// - Returns: the error when the state was removed; nil when it was read.
   private mutating func read(
     _ reference: ContentsReference
+  ) async throws(ArchiveError) -> ArchiveError? {
+    guard let error = try await failure(of: reference) else { return nil }
+    if try await objects.exists(objects.names.data(reference.name)) { throw error }
+    return error
+  }
+
+  /// Reads contents and their segments.
+  ///
+  /// - Returns: the error when something is missing or damaged; nil when all was read.
+  private mutating func failure(
+    of reference: ContentsReference
   ) async throws(ArchiveError) -> ArchiveError? {
     if checked.contains(reference.name) { return nil }
     do throws(ArchiveError) {
@@ -108,7 +127,6 @@ struct ArchiveVerification {
       return nil
     } catch {
       guard error.code == .damaged || error.code == .stateUnavailable else { throw error }
-      if try await objects.exists(objects.names.data(reference.name)) { throw error }
       return error
     }
   }

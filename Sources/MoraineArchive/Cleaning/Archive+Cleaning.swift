@@ -15,7 +15,9 @@ public struct CleaningReport: Hashable, Sendable {
   /// A cleaning after the next checkpoint removes them.
   public internal(set) var waitsForCheckpoint = false
   /// The list of segments of a whole copy, between checkpoints that stay, that could not be read;
-  /// nil when there is none. Then no data object was removed: the copy may need any of them.
+  /// nil when there is none. Then no data object was removed: the copy may need any of them. When a
+  /// later cleaning has the same result, ``Archive/verify(allStates:)`` of all states says what is
+  /// damaged.
   public internal(set) var damagedContents: ObjectName?
 }
 
@@ -57,7 +59,9 @@ extension Archive {
   ///   - rule: the states that stay.
   ///   - isDryRun: whether to count only.
   /// - Throws: `.damaged` when an object is missing or damaged that a state needs which stays: then
-  ///   nothing is removed. `.unavailable`, also without the permission to remove or to list.
+  ///   nothing is removed. A list of segments of a whole copy between checkpoints is no error: see
+  ///   ``CleaningReport/damagedContents``. `.unavailable`, also without the permission to remove or
+  ///   to list.
   /// - Complexity: one request for each checkpoint, for each thousand objects, and for each commit
   ///   that a writer before the newest one has made since the first moment that stays.
   @discardableResult

@@ -20,7 +20,9 @@ struct CleaningMemory: Sendable {
 /// 3. Remove the commits below the base, the oldest first. The base's own commit stays: a writer
 ///    that attaches reads it.
 /// 4. Unless the term exists, remove the objects that ``RemovableObjects`` permits: the contents of
-///    checkpoints first, so that contents that exist lead to segments that exist.
+///    checkpoints first, so that a checkpoint's contents that exist lead to segments that exist. A
+///    whole copy without a checkpoint has lost its commit in step 3: its contents and its segments
+///    go in any order.
 struct ArchiveCleaner: Sendable {
   /// The number of objects that one request removes.
   private static let batchCount = 250

@@ -14,10 +14,15 @@ public struct ObjectTraffic: Hashable, Sendable {
 final class MeteredObjectStore: ObjectStore {
   private let store: any ObjectStore
   private let state = Mutex(ObjectTraffic())
+  /// Relaxed: no other memory depends on the number.
+  private let answers = Atomic(0)
 
   init(_ store: any ObjectStore) { self.store = store }
 
   var traffic: ObjectTraffic { state.withLock { $0 } }
+
+  /// The number of requests that the store has answered without an error.
+  var answerCount: Int { answers.load(ordering: .relaxed) }
 
   private func count(sent bytes: Int = 0) {
     state.withLock { traffic in
@@ -30,17 +35,21 @@ final class MeteredObjectStore: ObjectStore {
     _ name: ObjectName, _ body: ObjectBody
   ) async throws(ObjectStoreError) -> ObjectCreation {
     count(sent: body.byteCount)
-    return try await store.create(name, body)
+    let creation = try await store.create(name, body)
+    answers.add(1, ordering: .relaxed)
+    return creation
   }
 
   func put(_ name: ObjectName, _ body: ObjectBody) async throws(ObjectStoreError) {
     count(sent: body.byteCount)
     try await store.put(name, body)
+    answers.add(1, ordering: .relaxed)
   }
 
   func get(_ name: ObjectName, _ range: Range<Int>?) async throws(ObjectStoreError) -> [UInt8]? {
     count()
     let bytes = try await store.get(name, range)
+    answers.add(1, ordering: .relaxed)
     if let bytes { state.withLock { $0.receivedBytes += bytes.count } }
     return bytes
   }
@@ -48,12 +57,15 @@ final class MeteredObjectStore: ObjectStore {
   func remove(_ names: [ObjectName]) async throws(ObjectStoreError) {
     count()
     try await store.remove(names)
+    answers.add(1, ordering: .relaxed)
   }
 
   func list(
     under prefix: ObjectName, after last: ObjectName?, limit: Int
   ) async throws(ObjectStoreError) -> [ObjectName] {
     count()
-    return try await store.list(under: prefix, after: last, limit: limit)
+    let names = try await store.list(under: prefix, after: last, limit: limit)
+    answers.add(1, ordering: .relaxed)
+    return names
   }
 }

@@ -29,7 +29,7 @@ struct ArchiveRestore: Sendable {
 
   func run(_ point: RestorePoint) async throws(ArchiveError) -> RestoreReport {
     let history = try await ArchiveHistory.read(objects, point)
-    let (source, commits) = try await route(through: history)
+    let (source, copy, commits) = try await route(through: history)
     let contents = try await objects.contents(source)
     let manifest = try decoding(objects.names.data(source.name)) {
       () throws(FormatError) in try contents.decodedManifest()
@@ -45,33 +45,37 @@ struct ArchiveRestore: Sendable {
       return try await state.finish(history, progress)
     } catch {
       await staged.discard()
-      throw try await explained(error, source)
+      throw try await explained(error, source, copy)
     }
   }
 
-  /// Returns the error for an object that is missing: a cleaning removes the contents of a state
-  /// before its segments.
+  /// Returns the error for an object that is missing: a cleaning removes the contents of a
+  /// checkpoint before its segments, and before both the commit of a whole copy without a
+  /// checkpoint.
+  ///
+  /// - Parameter copy: the position of that commit; nil for a checkpoint.
   private func explained(
-    _ error: ArchiveError, _ source: ContentsReference
+    _ error: ArchiveError, _ source: ContentsReference, _ copy: UInt64?
   ) async throws(ArchiveError) -> ArchiveError {
     guard error.code == .damaged else { return error }
-    let name = objects.names.data(source.name)
+    let name = copy.map { objects.names.commit($0) } ?? objects.names.data(source.name)
     if try await objects.exists(name) { return error }
     return ArchiveError(
       .stateUnavailable,
       "a cleaning has removed this state while it was restored; choose another one", object: name)
   }
 
-  /// Returns the contents of the last whole copy before the end of the history, and the commits
-  /// after it, the last one first.
+  /// Returns the contents of the last whole copy before the end of the history, the position of the
+  /// commit that names them, and the commits after it, the last one first. The position is nil for
+  /// the contents of a checkpoint.
   private func route(
     through history: ArchiveHistory
-  ) async throws(ArchiveError) -> (ContentsReference, [UInt64]) {
+  ) async throws(ArchiveError) -> (ContentsReference, copy: UInt64?, [UInt64]) {
     var position = history.end
     var commits: [UInt64] = []
     while position > 0 {
       if let checkpoint = history.checkpoint, checkpoint.position == position {
-        return (checkpoint.contents, commits)
+        return (checkpoint.contents, nil, commits)
       }
       guard let header = history.headers[position] else {
         throw ArchiveError(
@@ -79,7 +83,7 @@ struct ArchiveRestore: Sendable {
           "this state builds on an older one than the checkpoint before it; choose a later moment",
           object: objects.names.commit(position))
       }
-      if let contents = header.contents { return (contents, commits) }
+      if let contents = header.contents { return (contents, position, commits) }
       commits.append(position)
       position = header.kind == .fence ? header.base.position : position - 1
     }

@@ -4,7 +4,8 @@ extension ArchiveWriter {
   /// way. The next checkpoint begins another one.
   func beginCleaning() {
     guard let rule = configuration.retention, cleaning == nil, failure == nil else { return }
-    let cleaner = ArchiveCleaner(objects: objects, rule: rule, isDryRun: false)
+    let cleaner = ArchiveCleaner(
+      objects: objects.through(cleaningMeter), rule: rule, isDryRun: false)
     cleaning = Task { [weak self, memory = cleaningMemory] in
       var memory = memory
       let result: Result<CleaningReport, ArchiveError>
@@ -17,8 +18,11 @@ extension ArchiveWriter {
     }
   }
 
-  /// Waits until the cleaning that is under way ends, for a while at most. Returns early when the
-  /// task is cancelled.
+  /// Waits until the cleaning that is under way ends, or its requests are no longer answered.
+  /// Returns early when the task is cancelled.
+  ///
+  /// A cleaning removes nothing before it has read all checkpoints. So a limit of its whole time
+  /// would let a program that runs briefly never clean.
   package func waitForCleaning() async {
     guard let cleaning else { return }
     let limit = configuration.cleaningPatience
@@ -27,13 +31,25 @@ extension ArchiveWriter {
       await cleaning.value
       ending.finish()
     }
-    let timer = Task {
-      // The sleep of a timer that is no longer needed ends early.
-      do { try await Task.sleep(for: limit) } catch {}
+    let timer = Task { [requests = cleaningMeter, sleep = configuration.sleep] in
+      var seen: Int
+      repeat {
+        seen = requests.answerCount
+        // The sleep of a timer that is no longer needed ends early.
+        do { try await sleep(limit) } catch { return ending.finish() }
+      } while requests.answerCount > seen
       ending.finish()
     }
     for await _ in ended {}
     timer.cancel()
+  }
+
+  /// Reports a cleaning that is under way, and that the end of the writer interrupts.
+  func reportInterruptedCleaning() {
+    guard cleaning != nil else { return }
+    let error = ArchiveError(
+      .cancelled, "the cleaning was interrupted by the end of its writer; the next one goes on")
+    configuration.onEvent?(.cleaningFailed(error))
   }
 
   private func noteCleaning(

@@ -12,6 +12,8 @@ public actor ArchiveWriter {
   let store: Store
   let objects: ArchiveObjects
   private let meter: MeteredObjectStore
+  /// Counts the requests of cleanings.
+  let cleaningMeter: MeteredObjectStore
   let configuration: ArchiveConfiguration
   let retired: RetiredSegments
   /// What a follower needs to become the writer; nil after that, and for other stores.
@@ -71,6 +73,7 @@ public actor ArchiveWriter {
     (self.store, self.configuration) = (store, configuration)
     checkpointed = CheckpointProgress(began: configuration.now())
     meter = MeteredObjectStore(objects.store)
+    cleaningMeter = MeteredObjectStore(meter)
     self.objects = objects.through(meter)
     retired = RetiredSegments(shippedThrough: .none, limitBytes: configuration.heldBytesLimit)
   }
@@ -200,8 +203,10 @@ public actor ArchiveWriter {
 
   /// Ships everything, and ends the writing of the archive in order. The store goes on.
   ///
-  /// A cleaning that is under way gets a few seconds to end, or less when the calling task is
-  /// cancelled. Then it is interrupted, which leaves what the next cleaning removes.
+  /// Waits also for a cleaning that is under way, as long as its requests are answered; with many
+  /// checkpoints that takes a minute. After some seconds without an answer, or when the calling
+  /// task is cancelled, the cleaning is interrupted, which leaves what the next one removes. The
+  /// event ``ArchiveEvent/cleaningFailed(_:)`` says so. The log is shipped before.
   ///
   /// - Throws: the errors of ``flush()``. The writer has ended also then.
   public func detach() async throws(ArchiveError) {
@@ -217,6 +222,7 @@ public actor ArchiveWriter {
       throw error
     }
     await waitForCleaning()
+    reportInterruptedCleaning()
     // This also interrupts the cleaning, without a wait for the answer to its request.
     await end(ArchiveError(.cancelled, "the writer of the archive was detached"))
   }

@@ -15,6 +15,9 @@
   /// It repeats a request only when the server has refused it before it looked at the objects: once
   /// with newer keys, and once with the server's time. All other repetitions are the caller's.
   final class BucketClient: Sendable {
+    /// Looks for a problem of this machine that may be the cause of a failure; nil for none.
+    typealias Search = @Sendable () async throws(ObjectStoreError) -> String?
+
     let location: S3Location
     private let signer: RequestSigner
     private let keys: KeyRing
@@ -23,6 +26,8 @@
     private let idleLimit: Duration
     let uploads: UploadLimit?
     private let lanes = RequestLanes()
+    /// A test's search, in place of the client's own.
+    private let search: Search?
     /// The server's time less this machine's, in milliseconds.
     private let clockOffset = Atomic<Int64>(0)
 
@@ -62,7 +67,7 @@
 
     init(
       _ location: S3Location, _ credentials: S3Credentials, timeout: Duration,
-      idleLimit: Duration = .seconds(60)
+      idleLimit: Duration = .seconds(60), search: Search? = nil
     ) {
       precondition(timeout > .zero, "a request needs time")
       precondition(idleLimit > .zero, "an answer needs time")
@@ -71,6 +76,7 @@
       signer = RequestSigner(scheme: location.provider.scheme, region: location.region)
       keys = KeyRing(credentials)
       self.timeout = timeout
+      self.search = search
       uploads = location.provider.uploadLimit.map { UploadLimit($0) }
     }
 
@@ -170,8 +176,12 @@
         let response = try await Self.http.execute(message, deadline: deadline(request))
         return try await answer(response, request)
       } catch {
-        throw await Self.explained(failure(error, request)) { () async throws(ObjectStoreError) in
-          try await authoritiesProblem()
+        // The reading of the body holds a lane until it is stopped, and the search needs one.
+        streamed?.stop()
+        throw await Self.explained(failure(error, request)) {
+          () async throws(ObjectStoreError) -> String? in
+          if let search { return try await search() }
+          return try await authoritiesProblem()
         }
       }
     }

@@ -506,6 +506,23 @@ import Testing
     try await store.close()
   }
 
+  /// The fence of a promoted writer is no state yet.
+  @Test func promotedWriterIsNamedBeforeItsFirstCommit() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower()
+    let (next, nextWriter) = try await follower.promote()
+    let info = try await bench.archive().info()
+    #expect(info.term == writer.status.term + 1 && info.position == writer.status.position)
+    try await nextWriter.detach()
+    try await next.close()
+    await writer.abandon()
+    try await store.close()
+  }
+
   @Test func suspendedFollowerGoesOn() async throws {
     let bench = ArchiveBench()
     let store = try bench.store()
