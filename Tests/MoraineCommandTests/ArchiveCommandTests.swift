@@ -93,6 +93,22 @@ import Testing
     #expect((object?["archive"] as? [String: Any])?["unarchivedCount"] as? Int == 0, "\(json)")
   }
 
+  /// Regression: the advice was to archive the rest. That fences the copy that has taken over, and
+  /// has written nothing yet.
+  @Test func doctorAdvisesNoFenceAfterATakeOver() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let copy = restored("copy")
+    try FileManager.default.copyItem(atPath: place.store, toPath: copy)
+    try await place.drive("put 6b 77", "put 6c 78")
+    #expect(try await Moraine.run("archive", copy, archive).code == 0)
+    let advice = try await Moraine.run("doctor", place.store, "--archive", archive).text
+    #expect(advice.contains("has taken over the archive (term 2)"), "\(advice)")
+    #expect(advice.contains("lacks at least 2 operations of this store"), "\(advice)")
+    #expect(advice.contains("moraine rejoin \(place.store) \(archive)"), "\(advice)")
+    #expect(!advice.contains("moraine archive \(place.store)"), "\(advice)")
+  }
+
   @Test func archiveIsDrawn() async throws {
     try await place.drive("put 6b 76", "put 6c 77")
     _ = try await Moraine.run("archive", place.store, archive, "--create")

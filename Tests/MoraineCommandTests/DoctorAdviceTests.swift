@@ -28,8 +28,32 @@ import Testing
     let text = text(
       of: StoreError(.corrupted, "the index 'name' lacks an entry; remove the index and add it"))
     #expect(text.hasPrefix("No model is damaged."), "\(text)")
-    #expect(text.contains("Open the repository without the index"), "\(text)")
+    #expect(text.contains("call removeIndex(named:) for each of its indexes"), "\(text)")
+    #expect(text.contains("and then buildIndexes()"), "\(text)")
     #expect(!text.contains("salvage") && !text.contains("restore"), "\(text)")
+  }
+
+  /// A record that an index cannot have made is no damage of a model.
+  @Test func recordThatIsNoEntryIsRemovedWithTheIndexes() throws {
+    let record = Store.Entry(keyspace: 1, key: Key([3, 1]), sequence: .none, value: [])
+    let error = #expect(throws: StoreError.self) { _ = try SecondaryIndexEntry(record) }
+    let text = text(of: try #require(error))
+    #expect(text.hasPrefix("No model is damaged."), "\(text)")
+    #expect(text.contains("call removeIndex(named:)"), "\(text)")
+    #expect(!text.contains("salvage") && !text.contains("restore"), "\(text)")
+  }
+
+  /// A problem of the checkpoint that the opening found is left out: the log was read instead.
+  @Test func damageOfTheLogIsReportedWhateverTheOpeningFound() {
+    func problems(_ file: String) -> [StoreError] {
+      let problem = StoreError(.corrupted, "damaged", file: file)
+      var (report, recovery) = (VerificationReport(), RecoveryReport())
+      report.problems = [problem]
+      recovery.checkpointProblem = problem
+      return Examination.problems(of: report, recovery)
+    }
+    #expect(problems("0000000002.index").isEmpty)
+    #expect(problems("0000000002.segment").count == 1)
   }
 
   /// Without the list of its indexes, no repository can be opened to remove one.

@@ -1,4 +1,5 @@
 import Foundation
+import MoraineFormat
 import Testing
 
 /// `moraine doctor`, as its users run it.
@@ -113,8 +114,9 @@ import Testing
   }
 
   /// The store reads the log instead: nothing is lost, and nothing is to be restored.
-  @Test func damagedIndexCheckpointIsNoDamageToTheStore() async throws {
-    try await place.makeDamagedCheckpoint()
+  @Test(arguments: CheckpointDamage.allCases)
+  func damagedIndexCheckpointIsNoDamageToTheStore(_ damage: CheckpointDamage) async throws {
+    try await place.makeDamagedCheckpoint(damage)
     let text = try await Moraine.run("doctor", place.store)
     #expect(text.code == 0 && text.text.hasPrefix("Sound: every byte of the log"), "\(text)")
     #expect(text.text.contains("checkpoint could not be used"), "\(text)")
@@ -124,6 +126,31 @@ import Testing
     #expect(json["isSound"] as? Bool == true && json["salvage"] == nil, "\(json)")
     let problem = try #require(json["checkpointProblem"] as? [String: Any], "\(json)")
     #expect(problem["code"] as? String == "corrupted", "\(json)")
+  }
+
+  /// All checksums of the checkpoint are right, and an entry is missing. The store was closed in
+  /// order, so the manifest contains the live bytes of the segment.
+  @Test func indexThatLacksAnEntryIsRemovedAndNotSalvaged() async throws {
+    let url = try await place.makeCheckpoint()
+    var bytes = [UInt8](try Data(contentsOf: url))
+    let length = try bytes.withUnsafeBytes { try CheckpointHeader.claimedLength($0) }
+    var header = try Array(bytes[..<length]).withUnsafeBytes { try CheckpointHeader(decoding: $0) }
+    let first = try #require((length..<bytes.count).first { bytes[$0] != 0 })
+    let entry = first / 8 * 8
+    for place in entry..<entry + 8 { bytes[place] = 0 }
+    header.keyCount -= 1
+    for page in header.pageChecksums.indices {
+      let start = length + page * CheckpointHeader.pageBytes
+      let image = Array(bytes[start..<start + CheckpointHeader.pageBytes])
+      let checksum = image.withUnsafeBytes { header.checksum(ofPage: page, $0) }
+      header.pageChecksums[page] = checksum
+    }
+    bytes.replaceSubrange(..<length, with: header.encoded())
+    try Data(bytes).write(to: url)
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.text.hasPrefix("No data is damaged."), "\(text)")
+    #expect(text.text.contains("Remove the *.index files"), "\(text)")
+    #expect(!text.text.contains("salvage") && !text.text.contains("restore"), "\(text)")
   }
 
   /// Salvage finds the records without the manifest.

@@ -50,17 +50,42 @@ final class Place {
     return (url.lastPathComponent, bytes.count)
   }
 
-  /// Makes a store with two keys whose index checkpoint has a damaged page.
-  func makeDamagedCheckpoint() async throws {
+  /// Makes a store with two keys and an index checkpoint. Returns the checkpoint's file.
+  func makeCheckpoint() async throws -> URL {
     let made = try await Moraine.run(
       "drive", store, "--checkpoint-floor", "0", input: "put 6b 76\nput 6c 77\nclose\n")
     #expect(made.code == 0, "\(made)")
     let names = try FileManager.default.contentsOfDirectory(atPath: store)
     let name = try #require(names.first { $0.hasSuffix(".index") }, "\(names)")
+    return URL(fileURLWithPath: "\(store)/\(name)")
+  }
+
+  /// Makes a store with two keys and a damaged index checkpoint.
+  func makeDamagedCheckpoint(_ damage: CheckpointDamage) async throws {
+    let url = try await makeCheckpoint()
+    var bytes = try Data(contentsOf: url)
+    switch damage {
+    case .header: bytes[40] ^= 1
+    // The last byte is in a page, which no opening reads before it is needed.
+    case .page: bytes[bytes.count - 1] ^= 1
+    case .length: bytes.removeLast()
+    }
+    try bytes.write(to: url)
+  }
+
+  /// Makes a store with so many keys that no opening reads all pages of its index checkpoint, and
+  /// damages a page that an opening does not read.
+  func makeLargeDamagedCheckpoint(keyCount: Int) async throws {
+    let lines = (0..<keyCount).map { "put \(String(0x1000_0000 + $0, radix: 16)) 76\n" }
+    let made = try await Moraine.run(
+      "drive", store, "--durability", "none", "--checkpoint-floor", "0",
+      input: lines.joined() + "close\n")
+    #expect(made.code == 0, "\(made.errors)")
+    let names = try FileManager.default.contentsOfDirectory(atPath: store)
+    let name = try #require(names.first { $0.hasSuffix(".index") }, "\(names)")
     let url = URL(fileURLWithPath: "\(store)/\(name)")
     var bytes = try Data(contentsOf: url)
-    // The last byte is in a page, which no opening reads before it is needed.
-    bytes[bytes.count - 1] ^= 1
+    bytes[1 << 20] ^= 1
     try bytes.write(to: url)
   }
 
@@ -93,6 +118,9 @@ final class Place {
     return (outcome.closureResult, outcome.terminationStatus)
   }
 }
+
+/// The damaged part of an index checkpoint.
+enum CheckpointDamage: CaseIterable { case header, page, length }
 
 /// A conversation with `drive`.
 final class Talk {

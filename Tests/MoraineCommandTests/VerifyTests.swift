@@ -32,8 +32,9 @@ import Testing
   }
 
   /// The store reads the log instead.
-  @Test func damagedIndexCheckpointIsNoDamageToTheStore() async throws {
-    try await place.makeDamagedCheckpoint()
+  @Test(arguments: CheckpointDamage.allCases)
+  func damagedIndexCheckpointIsNoDamageToTheStore(_ damage: CheckpointDamage) async throws {
+    try await place.makeDamagedCheckpoint(damage)
     let text = try await Moraine.run("verify", place.store)
     #expect(text.code == 0 && text.errors.isEmpty, "\(text)")
     #expect(text.lines.first?.hasPrefix("sound: 2 records, ") == true, "\(text)")
@@ -45,6 +46,18 @@ import Testing
     #expect(object["isSound"] as? Bool == true && object["problemCount"] as? Int == 0)
     let problem = try #require(object["checkpointProblem"] as? [String: Any], "\(json)")
     #expect(problem["code"] as? String == "corrupted", "\(json)")
+  }
+
+  @Test func damagedPageThatOnlyVerifyReadsIsNoDamageToTheStore() async throws {
+    try await place.makeLargeDamagedCheckpoint(keyCount: 260_000)
+    let text = try await Moraine.run("verify", place.store)
+    #expect(text.code == 0 && text.errors.isEmpty, "\(text)")
+    #expect(text.lines.first?.hasPrefix("sound: 260,000 records, ") == true, "\(text)")
+    #expect(text.text.contains("checkpoint could not be used"), "\(text)")
+    let examined = try await Moraine.run("doctor", place.store)
+    #expect(examined.code == 0, "\(examined)")
+    #expect(examined.text.hasPrefix("Sound: every byte of the log"), "\(examined)")
+    #expect(examined.text.contains("checkpoint could not be used"), "\(examined)")
   }
 
   @Test func aStoreWithoutAManifestIsDamaged() async throws {

@@ -17,10 +17,11 @@ struct ArchiveCleaning: AsyncParsableCommand {
         moraine archive-clean file:/mnt/nas/users --keep 48h --keep-days 90
 
       A time is a number with s, m, h or d. Exit code 3 when an object is missing or
-      damaged that a state needs which stays; then nothing is removed. Exit code 10
-      without the permission to remove. With --json one object: commitCount,
-      objectCount, checkpointCount, firstPosition, waitsForCheckpoint,
-      damagedContents.
+      damaged that a state needs which stays; then nothing is removed. If it is the
+      list of segments of a whole copy between checkpoints, commits are removed, and
+      the list is named. Exit code 10 without the permission to remove. With --json
+      one object: commitCount, objectCount, checkpointCount, firstPosition,
+      waitsForCheckpoint, damagedContents.
       """)
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
   @Option(help: "The time of which each moment stays.") var keep = Period(seconds: 86_400)
@@ -46,25 +47,38 @@ struct ArchiveCleaning: AsyncParsableCommand {
         "waitsForCheckpoint": report.waitsForCheckpoint,
         "damagedContents": report.damagedContents.map(\.text),
       ]
-      return try Output.line(object.json)
+      try Output.line(object.json)
+    } else {
+      for line in Self.lines(report, isDryRun: dryRun) { try Output.line(line) }
     }
-    try Output.line(
-      (dryRun ? "would remove " : "removed ")
+    try Self.check(report)
+  }
+
+  static func lines(_ report: CleaningReport, isDryRun: Bool) -> [String] {
+    var lines = [
+      (isDryRun ? "would remove " : "removed ")
         + "\(Units.counted(report.commitCount, "commit")) and "
-        + "\(Units.counted(report.objectCount, "object"))")
-    try Output.line(
+        + "\(Units.counted(report.objectCount, "object"))",
       "each moment from position \(report.firstPosition) on can be restored, and the states of "
-        + Units.counted(report.checkpointCount, "checkpoint"))
+        + Units.counted(report.checkpointCount, "checkpoint"),
+    ]
     if report.waitsForCheckpoint {
-      try Output.line(
+      lines.append(
         "no object was removed: a writer has attached since the newest checkpoint; "
           + "clean again after its first checkpoint")
     }
     if let object = report.damagedContents {
-      try Output.line(
+      lines.append(
         "no object was removed: the list of segments \(object) cannot be read; clean again, and if "
-          + "that stays so, 'moraine archive-verify' says what is damaged")
+          + "that stays so, 'moraine archive-verify ARCHIVE --deep' says what is damaged")
     }
+    return lines
+  }
+
+  /// Ends the command as damaged, so that a job at night does not go on unnoticed without removing
+  /// any object.
+  static func check(_ report: CleaningReport) throws {
+    if report.damagedContents != nil { throw Failure(code: 3, message: nil) }
   }
 }
 

@@ -61,29 +61,37 @@ struct ArchiveComparison: Sendable {
       if last >= info.sequence { return [] }
       return ["To follow the archive: moraine follow \(place) \(store) --once"]
     }
+    if let advice = adviceAfterTakeOver(store, manifest, info, last) { return [advice] }
     if last > info.sequence {
       return [
         "To archive the rest, if no program does: moraine archive \(store) \(place) "
           + "(it refuses a store with another history)"
       ]
     }
-    if last < info.sequence { return [adviceForOlderCopy(store, manifest, info)] }
+    if last < info.sequence {
+      return [
+        "The store is an older copy. To take the archive's state, only if no other machine writes "
+          + "(it fences the last writer): moraine archive \(store) \(place) --adopt"
+      ]
+    }
     return []
   }
 
-  /// What to do with a store that lacks operations of its archive. Adopting the archive's state
-  /// makes this store the writer, which fences the present one.
-  private func adviceForOlderCopy(
-    _ store: String, _ manifest: Manifest?, _ info: ArchiveInfo
-  ) -> String {
-    if let attachment = manifest?.attachment, attachment.archiveID.description == info.id,
+  /// What to do with a store after another writer has taken over its archive; nil when none has.
+  /// Archiving this store would fence that writer, also when it has written nothing yet.
+  private func adviceAfterTakeOver(
+    _ store: String, _ manifest: Manifest?, _ info: ArchiveInfo, _ last: SequenceNumber
+  ) -> String? {
+    guard let attachment = manifest?.attachment, attachment.archiveID.description == info.id,
       attachment.term < info.term
-    {
-      return "Another machine, or another copy of the store, has gone on. To follow it, and keep "
-        + "this copy under another name: moraine rejoin \(store) \(place)"
-    }
-    return "The store is an older copy. To take the archive's state, only if no other machine "
-      + "writes (it fences the last writer): moraine archive \(store) \(place) --adopt"
+    else { return nil }
+    let count = Int(clamping: max(last, info.sequence).rawValue - info.sequence.rawValue)
+    let lack =
+      count == 0
+      ? "" : "; the archive lacks at least \(Units.counted(count, "operation")) of this store"
+    return "Another machine, or another copy of the store, has taken over the archive (term "
+      + "\(info.term))\(lack). To follow it, and keep this copy as a branch: moraine rejoin "
+      + "\(store) \(place) (moraine archive would fence that writer)"
   }
 
   private func isOther(_ manifest: Manifest?) -> Bool {

@@ -163,8 +163,11 @@ struct Examination {
     }
     if problems.contains(where: \.isOfRepositoryIndex) {
       advice.append(
-        "Open the repository without the index, and then with it: that makes the index from "
-          + "the models.")
+        "In a program that opens the repository without indexes, call removeIndex(named:) for each "
+          + "of its indexes (moraine indexes lists them), and then buildIndexes(), which waits until "
+          + "they are gone.")
+      advice.append(
+        "Then open the repository with its indexes: that makes them from the models.")
     }
     return advice
   }
@@ -173,7 +176,7 @@ struct Examination {
   /// the same as a checkpoint that the opening found damaged, and the log was read instead.
   static func problems(of report: VerificationReport, _ recovery: RecoveryReport) -> [StoreError] {
     let unused = recovery.checkpointProblem?.description
-    return report.problems.filter { $0.description != unused }
+    return report.problems.filter { !$0.isOfIndexCheckpoint || $0.description != unused }
   }
 
   func json(directory: String) -> String {
