@@ -7,6 +7,9 @@ import ServiceLifecycle
 /// The states of a query as server-sent events: the notes at first, and again after each change, by
 /// any client. The event `end` says that the session has ended.
 struct NoteEvents: Sendable {
+  /// The time that a client has to receive its last event when the server shuts down.
+  private static let grace = Duration.seconds(2)
+
   /// The notes that the events show.
   let query: ModelQuery<Note>
   /// The time between two looks at the session, while no note changes. Each look sends a comment,
@@ -24,6 +27,28 @@ struct NoteEvents: Sendable {
   }
 
   private func write(to writer: inout any ResponseBodyWriter) async throws {
+    // From here on only the first task uses it.
+    nonisolated(unsafe) let body = writer
+    let isWhole = try await withThrowingTaskGroup(of: Bool.self) { group in
+      group.addTask {
+        var body = body
+        try await writeEvents(to: &body)
+        return true
+      }
+      // A write waits for the client. One that reads nothing would prevent the end of the server.
+      group.addTask {
+        try await gracefulShutdown()
+        try await Task.sleep(for: Self.grace)
+        return false
+      }
+      defer { group.cancelAll() }
+      return try await group.next() ?? true
+    }
+    // The error closes the connection.
+    if !isWhole { throw CancellationError() }
+  }
+
+  private func writeEvents(to writer: inout any ResponseBodyWriter) async throws {
     let updates = query.updates.map { update in
       if let failure = update.failure { onFailure(failure) }
       return Optional(Array(update.models))

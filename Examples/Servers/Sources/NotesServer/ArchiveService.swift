@@ -6,6 +6,8 @@ import SystemPackage
 /// The archive of the server's store: a directory on another disk, or a mounted NAS.
 struct ArchiveService: Service {
   private let writer: ArchiveWriter
+  /// Throws the error with which the writer has ended; has no elements.
+  private let end: AsyncThrowingStream<Void, any Error>
 
   /// Attaches an archive to a store. From then on, the archive receives what the store writes.
   ///
@@ -19,15 +21,23 @@ struct ArchiveService: Service {
     var configuration = ArchiveConfiguration()
     // A client waits for the archive when it writes.
     configuration.patience = .seconds(5)
+    let (end, continuation) = AsyncThrowingStream<Void, any Error>.makeStream()
+    self.end = end
+    configuration.onEvent = { event in
+      if case .ended(let error) = event { continuation.finish(throwing: error) }
+    }
     let archive = try await Archive.open(
       objects, at: .root, createIfMissingFor: isNew ? store : nil, configuration: configuration)
     writer = try await archive.attach(store)
   }
 
   /// Waits for the end of the server, and detaches the archive, which then has everything.
+  ///
+  /// - Throws: the error with which the writer ends before the server does. The server then ends,
+  ///   too: the archive would receive none of its later changes.
   func run() async throws {
-    // An error means that the task was cancelled, which is an end, too.
-    do { try await gracefulShutdown() } catch is CancellationError {}
+    // The loop also ends when the task is cancelled, which is an end of the server, too.
+    try await cancelWhenGracefulShutdown { for try await _ in end {} }
     try await writer.detach()
   }
 

@@ -9,9 +9,9 @@ import ServiceLifecycle
 /// `NotesServer serve DIRECTORY [--archive ARCHIVE]` serves notes on 127.0.0.1, and
 /// `NotesServer restore ARCHIVE DIRECTORY` makes the directory again when it is lost.
 ///
-/// The server ends in order on SIGTERM and SIGINT, and with an error when the store stops writing.
-/// After a SIGKILL it continues with everything that it has answered. `Scripts/notes` shows all
-/// this.
+/// The server ends in order on SIGTERM and SIGINT, and with an error when the store stops writing or
+/// the archive cannot be continued. After a SIGKILL it continues with everything that it has
+/// answered. `Scripts/notes` shows all this.
 @main
 struct NotesServer: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

@@ -145,6 +145,44 @@ import Testing
     }
   }
 
+  @Test func aClientThatReadsNothingDoesNotPreventTheEndOfTheServer() async throws {
+    let client = try SilentClient()
+    defer { client.end() }
+    try await serve(endingWith: .terminate) { address, _ async throws in
+      let ada = try await Browser.logIn(address, as: "ada")
+      let port = try #require(URL(string: address)?.port)
+      try client.send(
+        "GET /notes/events HTTP/1.1\r\nHost: notes\r\nCookie: \(ada.cookie ?? "")\r\n\r\n",
+        toPort: UInt16(port))
+      // Each event has all notes: together far more than the system keeps for the client.
+      let text = String(repeating: "salt ", count: 800)
+      for _ in 0..<200 { _ = try await ada.add(text) }
+    }
+  }
+
+  /// Regression: the server answered each change with the promise that the archive would receive it.
+  @Test func aServerWhoseArchiveIsDamagedEnds() async throws {
+    let log = URL(fileURLWithPath: archive).appendingPathComponent("log")
+    let code = try await server.serve(
+      ["serve", store, "--port", "0", "--archive", archive, "--create-archive"],
+      endingWith: .terminate
+    ) { address, _ async throws in
+      let ada = try await Browser.logIn(address, as: "ada")
+      _ = try await ada.add("first")
+      let names = try FileManager.default.contentsOfDirectory(atPath: log.path)
+      let last = try #require(names.compactMap { Int($0) }.max())
+      // What stands in the place of the next commit is no commit.
+      let digits = String(last + 1)
+      let next = String(repeating: "0", count: 15 - digits.count) + digits
+      try Data("damaged".utf8).write(to: log.appendingPathComponent(next))
+      // The end of the server ends the loop with an error of the connection.
+      do {
+        while true { _ = try await ada.send("POST", "/notes", ["text": "second"]) }
+      } catch {}
+    }
+    #expect(code == 1)
+  }
+
   @Test func aSessionEndsAfterTheSecondsOfTheOption() async throws {
     try await serve(endingWith: .terminate, with: ["--session-seconds", "1"]) {
       address, _ async throws in
