@@ -22,6 +22,8 @@ import Testing
     for number in 0..<60 { try await store.set(Self.value, forKey: Key("\(number)")) }
     for number in 0..<30 { try await store.removeValue(forKey: Key("\(number * 2)")) }
     for number in 60..<120 { try await store.set(Self.value, forKey: Key("\(number)")) }
+    // A rotation publishes a manifest, too.
+    try await store.waitUntilIdle()
     return store
   }
 
