@@ -201,4 +201,8 @@ MUTANTS = [
            (engine("Backup/RestoreWork.swift", "configuration.isReadOnly = use != .moving",
                    "configuration.isReadOnly = ON || use != .moving"),),
            "SharedBranchTests.storeThatProgramsShareIsNotRenamed"),
+    Mutant("suspended-store-keeps-its-segment", "a closed or suspended store keeps no file open",
+           (engine("Store/Store+Close.swift", "    pipeline.leaveSegment()\n",
+                   "    if !ON { pipeline.leaveSegment() }\n"),),
+           "SuspendingTests.suspendedStoreKeepsNoFileOpen"),
 ]

@@ -134,6 +134,15 @@ final class CommitPipeline: JobRunner, PoolWork {
     wake()
   }
 
+  /// Releases the file of the segment, when the store leaves its directory: a closed store keeps no
+  /// file open. All operations are durable, or the store is poisoned.
+  func leaveSegment() {
+    monitor.withLock { state in
+      store(.max, relaxed: .pendingDelay)
+      (state.file, state.deadlineNanoseconds) = (nil, nil)
+    }
+  }
+
   /// Continues in a new segment while the old one is still to be sealed. The job seals the old one.
   /// Nothing in the new one becomes durable before the job has run, because jobs run before syncs.
   func beginSegment(

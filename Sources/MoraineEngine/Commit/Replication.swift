@@ -57,11 +57,15 @@ final class Replication: Sendable {
   /// Records that the archive cannot be reached: the operations that wait, and those that come
   /// before the next success, get the error.
   func fail(_ owner: ReplicationOwner, _ error: StoreError) {
-    if state.withLock({ $0.owner === owner }) { fail(error) }
+    fail(with: error) { $0.owner === owner }
   }
 
-  private func fail(_ error: StoreError) {
-    let waiting = state.withLock { state in
+  /// - Parameter isMeant: returns whether the error counts, and changes the state. It runs under
+  ///   the same lock as the failure is noted: a writer that attaches later gets no earlier one's
+  ///   error.
+  private func fail(with error: StoreError, if isMeant: (inout State) -> Bool) {
+    let waiting = state.withLock { state -> [Waiter] in
+      guard isMeant(&state) else { return [] }
       state.failure = error
       defer { state.waiters = [] }
       return state.waiters
@@ -71,20 +75,19 @@ final class Replication: Sendable {
 
   /// Records that the writer of the archive has ended.
   func detach(_ owner: ReplicationOwner, _ error: StoreError) {
-    let isAttached = state.withLock { state in
+    fail(with: error) { state in
       guard state.owner === owner else { return false }
       (state.owner, state.wake) = (nil, nil)
       return true
     }
-    if isAttached { fail(error) }
   }
 
   /// Ends all waiting for good.
   func refuse(_ error: StoreError) {
-    state.withLock { state in
+    fail(with: error) { state in
       if state.refusal == nil { state.refusal = error }
+      return true
     }
-    fail(error)
   }
 
   /// Waits until the archive has an operation, which is durable here.

@@ -12,6 +12,10 @@ final class CompactionWork {
   var isCancelled = false
   /// Whether the last search found no dictionary that helps. The next search then costs less.
   var hasFoundNothing = false
+  /// Slots of segments that the disk could not read. They are left out until this compaction ends.
+  private(set) var unreadable: Set<Int> = []
+  /// The first error of reading one of them.
+  private(set) var readError: StoreError?
 
   /// Offset before which every record of an output begins.
   let outputLimitBytes: Int
@@ -22,6 +26,12 @@ final class CompactionWork {
       "an address cannot hold the end of an output")
     self.pacer = pacer
     self.outputLimitBytes = outputLimitBytes
+  }
+
+  /// Leaves segments out that the disk could not read.
+  func leaveOut(_ slots: [Int], because error: StoreError) {
+    unreadable.formUnion(slots)
+    readError = readError ?? error
   }
 
   /// Whether the steps so far have freed more space than they took.

@@ -277,14 +277,16 @@ extension Store {
       let appendedBytes = engine?.log.appendedBytes
       while !isClosed, !isSuspended, !observers.phase.isAwaited, compactionPolicy.isAutomatic,
         occasion != .idleness || engine?.log.appendedBytes == appendedBytes,
-        let slots = chooseNext(occasion)
+        let slots = chooseNext(occasion, work)
       {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
         } catch {
-          // Damaged segments are left out from now on; the others are still compacted.
+          // Damaged segments are left out from now on, and those that the disk cannot read until
+          // this compaction ends; the others are still compacted.
+          let isUnreadable = leaveOutUnreadable(slots, error, work)
           let isLeftOut = slots.contains { engine?.log.table.damage[$0] != nil }
-          if isLeftOut, !pipeline.hasPoison {
+          if isLeftOut || isUnreadable, !pipeline.hasPoison {
             sendCompactionFailed(error)
             continue
           }
@@ -293,7 +295,7 @@ extension Store {
       }
       try await shrinkIndex(thoroughly: false)
       if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
-      compaction.finish(engine?.log.table.damage.values.first)
+      compaction.finish(work.readError ?? engine?.log.table.damage.values.first)
       return true
     } catch {
       // No caller waits for the error; `compactionFailure` and an event report it. The compaction
@@ -312,12 +314,29 @@ extension Store {
       : automaticStrategy.sealsActive(figures)
   }
 
-  private func chooseNext(_ occasion: CompactionOccasion) -> [Int]? {
-    switch occasion {
-    case .garbage: engine?.nextCompaction(automaticStrategy)
-    case .fullDisk: engine?.nextCompaction(FullDiskStrategy(automatic: automaticStrategy))
-    case .idleness: engine?.nextCompaction(IdleStrategy(policy: compactionPolicy))
+  private func chooseNext(_ occasion: CompactionOccasion, _ work: CompactionWork) -> [Int]? {
+    let unreadable = work.unreadable
+    return switch occasion {
+    case .garbage: engine?.nextCompaction(automaticStrategy, without: unreadable)
+    case .fullDisk:
+      engine?.nextCompaction(FullDiskStrategy(automatic: automaticStrategy), without: unreadable)
+    case .idleness:
+      engine?.nextCompaction(IdleStrategy(policy: compactionPolicy), without: unreadable)
     }
+  }
+
+  /// Leaves the segment out whose file an error of the disk names.
+  ///
+  /// - Returns: whether the error names one of the segments.
+  private func leaveOutUnreadable(
+    _ slots: [Int], _ error: StoreError, _ work: CompactionWork
+  ) -> Bool {
+    guard error.code == .io, engine != nil else { return false }
+    let named = slots.filter {
+      engine!.log.table.fileName($0) == error.file && !work.unreadable.contains($0)
+    }
+    work.leaveOut(named, because: error)
+    return !named.isEmpty
   }
 
   /// Frees space when a copy does not fit: releases the reserve, or, if there is none, rewrites the
@@ -451,9 +470,9 @@ extension EngineState {
   }
 
   /// Returns the facts that a ``CompactionStrategy`` decides from.
-  func compactionFigures() -> CompactionFigures {
+  func compactionFigures(without unreadable: Set<Int> = []) -> CompactionFigures {
     let sealedCount = compactable().count
-    let all = segmentFigures()
+    let all = segmentFigures(without: unreadable)
     var active: SegmentFigures?
     if let segment = log.active, !segment.hasFooter,
       let place = log.table.order.lastIndex(of: segment.slot)
@@ -475,7 +494,7 @@ extension EngineState {
   }
 
   /// Returns the figures of each segment, in replay order.
-  private func segmentFigures() -> [SegmentFigures] {
+  private func segmentFigures(without unreadable: Set<Int>) -> [SegmentFigures] {
     var cleaned = UInt64.max
     let pin = observers.pins.leastSequence
     let firstPinned = firstPinnedPlace(pin)
@@ -490,7 +509,7 @@ extension EngineState {
         bytes: view.end - overhead, liveBytes: view.boundedLiveBytes,
         keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
           ? 0 : Int(clamping: view.deleteBytes),
-        isDamaged: log.table.damage[slot] != nil,
+        isDamaged: log.table.damage[slot] != nil || unreadable.contains(slot),
         cannotMerge: log.table.unmergeable.contains(slot), isPinned: place >= firstPinned,
         isCompacted: info.isCompacted,
         isUnclustered: live.trees.hasOrdered && !info.isClustered, fileBytes: view.end)
@@ -508,8 +527,10 @@ extension EngineState {
   }
 
   /// Returns the slots of the neighbours that a strategy would rewrite next.
-  func nextCompaction(_ strategy: some CompactionStrategy) -> [Int]? {
-    strategy.next(compactionFigures()).map { Array(log.table.order[$0]) }
+  func nextCompaction(
+    _ strategy: some CompactionStrategy, without unreadable: Set<Int> = []
+  ) -> [Int]? {
+    strategy.next(compactionFigures(without: unreadable)).map { Array(log.table.order[$0]) }
   }
 
   /// Returns the total length of all segments.

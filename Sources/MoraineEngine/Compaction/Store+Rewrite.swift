@@ -337,8 +337,17 @@ extension Store {
     }
     assert(!engine!.log.table.isRetiring, "an input of a compaction is not removed")
     let directory = engine!.directoryHandle()
-    try await pipeline.run { [names, pipeline] () throws(StoreError) in
-      try pipeline.remove(names, in: directory)
+    names += compaction.takeUnremoved()
+    do throws(StoreError) {
+      try await pipeline.run { [names, pipeline] () throws(StoreError) in
+        try pipeline.remove(names, in: directory)
+      }
+    } catch {
+      // Some file systems need space to remove a file. The segments are replaced nevertheless; the
+      // next compaction removes the files, or the next opening.
+      guard error.code == .noSpace, !pipeline.hasPoison else { throw error }
+      compaction.keepUnremoved(names)
+      sendOutOfSpace(error)
     }
     releaseInputs()
   }

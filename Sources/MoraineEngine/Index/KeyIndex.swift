@@ -4,8 +4,8 @@
 /// The protocol is what the rest of the engine knows of an index. Slots, buckets, tags and levels
 /// stay in this folder. An index stores no keys: the caller reads the record at a candidate's
 /// address, and compares its key. It implements the look-ups of the store's own index and those of
-/// a snapshot with the same code: ``HashIndex`` and its frozen copy ``FrozenIndex`` implement it. The
-/// index in the order of the keys, ``TreeIndex``, has other operations.
+/// a snapshot with the same code: ``HashIndex`` and its frozen copy ``FrozenIndex`` implement it.
+/// The index in the order of the keys, ``TreeIndex``, has other operations.
 protocol KeyIndex: ~Copyable {
   /// An iteration over the entries that may belong to a key.
   associatedtype Candidates

@@ -395,8 +395,8 @@ extension LargeValues {
     ///   are then as durable as the value.
     /// - Returns: the sequence number at which the value became visible.
     /// - Throws: `.cancelled` when the pieces were removed, because nothing was appended for an
-    ///   hour; the errors of ``append(_:)``. The key keeps its old value then, except after an error
-    ///   of the sync, as for ``Store/set(_:forKey:durability:)``.
+    ///   hour; the errors of ``append(_:)``. The key keeps its old value then, except after an
+    ///   error of the sync, as for ``Store/set(_:forKey:durability:)``.
     @discardableResult
     public nonisolated(nonsending) consuming func commit(
       durability: Durability? = nil

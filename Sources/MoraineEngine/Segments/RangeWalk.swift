@@ -18,8 +18,8 @@ struct RangeWalk {
   ) throws(StoreError) {
     self.keyspace = keyspace
     guard root.hasPage else { return nil }
-    // In a tree of a checkpoint, only the nodes that the range needs were validated. Beside a bound,
-    // the edge of the tree must not be read.
+    // In a tree of a checkpoint, only the nodes that the range needs were validated. Beside a
+    // bound, the edge of the tree must not be read.
     let lower = try Self.seek(range.lowerBound, pages, root, source) ?? pages.start(root)
     let upper = try Self.seek(range.upperBound, pages, root, source) ?? pages.end(root)
     // The bounds may have the wrong order in the range itself, and in a forged tree.

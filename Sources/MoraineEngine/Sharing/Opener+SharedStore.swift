@@ -132,8 +132,8 @@ extension Opener {
 
   /// - Parameter isLast: whether the log is read no further than the publication, whatever the page
   ///   contains by now.
-  /// - Returns: nil when the page and the manifest did not belong together; or when a checkpoint was
-  ///   used and the manifest was replaced since: deletes may be missing from the log that the
+  /// - Returns: nil when the page and the manifest did not belong together; or when a checkpoint
+  ///   was used and the manifest was replaced since: deletes may be missing from the log that the
   ///   checkpoint does not cover.
   private func read(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,

@@ -77,7 +77,10 @@ final class CompactionState {
   /// Whether a task waits for the moment at which no task writes any more.
   var watchesForIdleness = false
   private var lastAppendedBytes: UInt64?
-  private var nextCheckLiveBytes = UInt64.max
+  /// The most bytes that were live since the last check for garbage; nil before the first check.
+  private var mostLiveBytes: UInt64?
+  /// Files of replaced segments that the disk was too full to remove.
+  private var unremovedFiles: [String] = []
   private var delay = WriterDelay.none
   private var delayEnd: UInt64 = 0
   private var isRecheckRequested = false
@@ -177,13 +180,16 @@ extension CompactionState {
 /// Checks for garbage after deletes.
 extension CompactionState {
   /// Returns whether to check for garbage, now that deletes have left `liveBytes`: always the first
-  /// time, and then when a quarter of the bytes that were live at the last check is gone.
+  /// time, and then when a quarter of the most bytes that were live since the last check is gone.
   @inline(__always)
   func isCheckDue(liveBytes: UInt64) -> Bool {
-    guard liveBytes < nextCheckLiveBytes else { return false }
-    nextCheckLiveBytes = liveBytes / 4 * 3
-    return true
+    guard let most = mostLiveBytes, liveBytes >= most / 4 * 3 else { return true }
+    if liveBytes > most { mostLiveBytes = liveBytes }
+    return false
   }
+
+  /// Records a check for garbage.
+  func recordCheck(liveBytes: UInt64) { mostLiveBytes = liveBytes }
 
   /// Requests another check after the compaction under way: a delete would have begun a compaction.
   func requestRecheck() { isRecheckRequested = true }
@@ -192,5 +198,17 @@ extension CompactionState {
   func takeRecheckRequest() -> Bool {
     defer { isRecheckRequested = false }
     return isRecheckRequested
+  }
+}
+
+/// Files that could not be removed.
+extension CompactionState {
+  /// Keeps the names of files for the next removal.
+  func keepUnremoved(_ names: [String]) { unremovedFiles = names }
+
+  /// Returns the names that were kept, and forgets them.
+  func takeUnremoved() -> [String] {
+    defer { unremovedFiles = [] }
+    return unremovedFiles
   }
 }

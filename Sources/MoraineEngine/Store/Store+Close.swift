@@ -113,7 +113,9 @@ extension Store {
       }
     }
     try await pipeline.run { () throws(StoreError) in }
+    // After an error, operations may still wait for a sync of the file.
     if let failure { throw failure }
+    pipeline.leaveSegment()
     if let poison = pipeline.poison, poison.code == .storeReplaced { throw poison }
   }
 

@@ -182,8 +182,12 @@ extension Store {
   /// segment need ever be sealed again.
   @inline(__always)
   func compactAfterDeleting() {
+    if !compaction.watchesForIdleness { watchForIdleness() }
     guard engine != nil, compaction.isCheckDue(liveBytes: engine!.live.bytes) else { return }
-    guard compactionPolicy.isAutomatic, !writing.roomGate.isHeld else { return }
+    // A task that holds the gate calls this function again when it has released the gate.
+    guard !writing.roomGate.isHeld else { return }
+    compaction.recordCheck(liveBytes: engine!.live.bytes)
+    guard compactionPolicy.isAutomatic else { return }
     if compaction.isRunning { compaction.requestRecheck() } else { compactIfMuchIsGarbage() }
   }
 
@@ -293,6 +297,8 @@ extension Store {
     guard hasGate else { return }
     releaseWriterLease()
     writing.roomGate.release()
+    // While the gate was held, no compaction could begin.
+    compactAfterDeleting()
   }
 
   /// Runs the attempt, and makes room for it and repeats it until there is enough. No other writer

@@ -9,8 +9,9 @@ final class FeedPins: Sendable {
   let limitBytes = Atomic<Int>(64 << 20)
 
   private struct Place {
-    var sequence: UInt64
-    var movedNanoseconds: UInt64
+    let sequence: UInt64
+    /// Read while the lock is held, as is each time with which it is compared.
+    let movedNanoseconds = SystemClock.monotonicNanoseconds()
   }
 
   private struct State {
@@ -33,11 +34,10 @@ final class FeedPins: Sendable {
     // A forked child reads no changes, and must not wait for a lock that a thread of the parent may
     // have held.
     guard isInItsProcess else { return FeedPin(id: 0, in: self) }
-    let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     let id = state.withLock { state in
       state.nextID += 1
       assert(state.places[state.nextID] == nil, "two iterators have the same pin")
-      state.places[state.nextID] = place
+      state.places[state.nextID] = Place(sequence: sequence)
       publishPin(&state)
       return state.nextID
     }
@@ -46,10 +46,9 @@ final class FeedPins: Sendable {
 
   fileprivate func move(_ id: Int, to sequence: UInt64) {
     guard isInItsProcess else { return }
-    let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     state.withLock { state in
       assert(state.places[id] != nil, "a pin is moved that was removed")
-      state.places[id] = place
+      state.places[id] = Place(sequence: sequence)
       publishPin(&state)
     }
   }
@@ -96,16 +95,18 @@ final class FeedPins: Sendable {
   var leastSequence: UInt64 {
     // A forked child compacts nothing.
     guard isInItsProcess else { return .max }
-    let now = SystemClock.monotonicNanoseconds()
     return state.withLock { state in
-      min(least(state, now), state.page?.leastPin(now: now) ?? .max)
+      // In the lock: no pin was moved later than that.
+      let now = SystemClock.monotonicNanoseconds()
+      return min(least(state, now), state.page?.leastPin(now: now) ?? .max)
     }
   }
 
   private func least(_ state: State, _ now: UInt64) -> UInt64 {
     let patience = patienceNanoseconds.load(ordering: .relaxed)
     return state.places.values.reduce(UInt64.max) { least, place in
-      now &- place.movedNanoseconds < patience ? min(least, place.sequence) : least
+      assert(place.movedNanoseconds <= now, "a pin was moved after its time was compared")
+      return now &- place.movedNanoseconds < patience ? min(least, place.sequence) : least
     }
   }
 }

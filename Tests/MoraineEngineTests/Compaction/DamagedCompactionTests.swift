@@ -1,4 +1,5 @@
 import Foundation
+import MoraineStorage
 import MoraineTesting
 import SystemPackage
 import Testing
@@ -25,6 +26,27 @@ import Testing
     #expect(await store.compactionFailure?.file == "0000000001.segment")
     let error = await #expect(throws: StoreError.self) { try await store.compact() }
     #expect(error?.code == .corrupted, "an explicit compaction reports the damage")
+    #expect(try await store.count() == 20)
+    try await store.close()
+  }
+
+  /// Regression: one segment that the disk could not read ended each background compaction.
+  @Test func unreadableSegmentDoesNotStopOtherCompactions() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let configuration = Store.Configuration.testing(
+      segmentSizeBytes: 20_000, ioMode: .positional)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
+    storage.setScript { event in
+      event.operation == .read && event.file == "0000000001.segment" ? .fail(.ioError) : nil
+    }
+    for number in 0..<2500 { try await store.set([UInt8](0..<60), forKey: "other \(number % 10)") }
+    try await store.waitUntilIdle()
+    let statistics = try await store.statistics()
+    #expect(statistics.appendedBytes > 200_000 && statistics.compactionCount > 0)
+    // The unreadable segment, the active one, and what background compaction may leave.
+    #expect(statistics.diskBytes < 150_000, "\(statistics)")
+    storage.setScript(nil)
     #expect(try await store.count() == 20)
     try await store.close()
   }

@@ -63,32 +63,19 @@ import Testing
   func descriptorsAreBoundedForAnyNumberOfSegments(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Store.Configuration.testing(segmentSizeBytes: 256, ioMode: mode)
-    let before = try descriptors(below: directory.store)
+    let before = try directory.descriptorCount()
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<240 { try await store.set([UInt8](0..<90), forKey: Key("\(number)")) }
     #expect(try await store.statistics().segmentCount > 100)
     for number in 0..<240 {
       #expect(try await store.value(forKey: Key("\(number)")) == [UInt8](0..<90))
     }
-    #expect(try descriptors(below: directory.store) - before < 80)
+    #expect(try directory.descriptorCount() - before < 80)
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration)
     for number in 0..<240 { #expect(try await again.contains(Key("\(number)"))) }
-    #expect(try descriptors(below: directory.store) - before < 80)
+    #expect(try directory.descriptorCount() - before < 80)
     try await again.close()
-    #expect(try descriptors(below: directory.store) == before)
-  }
-
-  /// Returns the number of descriptors of this process below a directory; 0 where the system does
-  /// not report them.
-  private func descriptors(below directory: URL) throws -> Int {
-    guard FileManager.default.fileExists(atPath: "/proc/self/fd") else { return 0 }
-    let root = directory.resolvingSymlinksInPath().path
-    return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
-      var path = [CChar](repeating: 0, count: 4096)
-      let length = readlink("/proc/self/fd/\(number)", &path, 4095)
-      return length > 0
-        && String(decoding: path[..<length].map(UInt8.init), as: UTF8.self).hasPrefix(root)
-    }
+    #expect(try directory.descriptorCount() == before)
   }
 }

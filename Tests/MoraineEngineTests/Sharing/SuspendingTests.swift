@@ -8,6 +8,19 @@ import Testing
 
 /// A store that releases its locks, and a store that is first shared when the disk is full.
 @Suite(.timeLimit(.minutes(10))) struct SuspendingTests {
+  /// Regression: a store that left before others kept the file open to which it had appended.
+  @Test func suspendedStoreKeepsNoFileOpen() async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .shared())
+    let other = try Store(at: directory.path, configuration: .shared())
+    try await store.set([1], forKey: "a")
+    try await other.set([2], forKey: "b")
+    try await store.suspend()
+    try await other.close()
+    #expect(try directory.descriptorCount() == 0)
+    try await store.close()
+  }
+
   /// The rate limit would make the compaction take years.
   @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
   func suspendingEndsACompaction(sharing: Store.Configuration.Sharing) async throws {

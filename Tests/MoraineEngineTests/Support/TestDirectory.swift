@@ -28,6 +28,19 @@ final class TestDirectory: Sendable {
     try FileManager.default.contentsOfDirectory(atPath: store.path).sorted()
   }
 
+  /// Returns the number of descriptors of this process below the store; 0 where the system does not
+  /// report them.
+  func descriptorCount() throws -> Int {
+    guard FileManager.default.fileExists(atPath: "/proc/self/fd") else { return 0 }
+    let root = store.resolvingSymlinksInPath().path
+    return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
+      var path = [CChar](repeating: 0, count: 4096)
+      let length = readlink("/proc/self/fd/\(number)", &path, 4095)
+      return length > 0
+        && String(decoding: path[..<length].map(UInt8.init), as: UTF8.self).hasPrefix(root)
+    }
+  }
+
   func segments() throws -> [URL] {
     try names().filter { $0.hasSuffix(".segment") }.map { store.appendingPathComponent($0) }
   }
