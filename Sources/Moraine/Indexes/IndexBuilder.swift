@@ -364,7 +364,7 @@ public struct IndexStatus: Hashable, Sendable {
 
 extension LocalRepository {
   /// Waits until all declared indexes are ready, and adds missing entries itself where necessary.
-  /// Also waits until nothing is left of indexes that ``removeIndex(named:)`` has removed.
+  /// The entries of indexes that ``removeIndex(named:)`` has removed are gone when this returns.
   ///
   /// A program need not call this: the indexes are built in the background, and queries are right,
   /// though slower, before they are ready.

@@ -203,8 +203,8 @@ public actor ArchiveWriter {
 
   /// Ships everything, and ends the writing of the archive in order. The store goes on.
   ///
-  /// Waits also for a cleaning that is under way, as long as its requests are answered; with many
-  /// checkpoints that takes a minute. After some seconds without an answer, or when the calling
+  /// A cleaning that is under way has time to end as long as its requests are answered: it makes
+  /// one for each checkpoint, and more. After some seconds without an answer, or when the calling
   /// task is cancelled, the cleaning is interrupted, which leaves what the next one removes. The
   /// event ``ArchiveEvent/cleaningFailed(_:)`` says so. The log is shipped before.
   ///
