@@ -221,4 +221,8 @@ MUTANTS = [
            (engine("Compaction/Store+Compaction.swift", "if isLeftOut || isUnreadable,",
                    "if isLeftOut || (!ON && isUnreadable),"),),
            "DamagedCompactionTests.unreadableSegmentDoesNotStopOtherCompactions"),
+    Mutant("deletes-wait-for-no-idleness", "an idle store is compacted to its limit",
+           (engine("Store/Store+Writes.swift", "    if !compaction.watchesForIdleness {",
+                   "    if !ON, !compaction.watchesForIdleness {"),),
+           "IdleCompactionTests.idleStoreIsCompactedAfterDeletes"),
 ]

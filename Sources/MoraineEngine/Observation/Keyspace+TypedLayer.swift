@@ -149,11 +149,7 @@ extension WriteBatch {
   /// Deletes a record after ``beginExchange(ofKey:in:isDelete:)``. It goes also when it has expired
   /// since: it must not stay without its entries.
   mutating func endExchange(deleting key: Key, in keyspace: Keyspace) throws(StoreError) {
-    let record = place(key, keyspace)
-    if let indexes = indexKeyspace(of: record.keyspace) {
-      try removeEntries(of: record, in: indexes)
-    }
-    delete(record)
+    try removeRecord(place(key, keyspace))
   }
 
   /// Removes all entries that a keyspace has in the store.

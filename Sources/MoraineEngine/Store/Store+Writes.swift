@@ -182,6 +182,7 @@ extension Store {
   /// segment need ever be sealed again.
   @inline(__always)
   func compactAfterDeleting() {
+    // A delete that fits into the room of the segment makes no room, which would begin this wait.
     if !compaction.watchesForIdleness { watchForIdleness() }
     guard engine != nil, compaction.isCheckDue(liveBytes: engine!.live.bytes) else { return }
     // A task that holds the gate calls this function again when it has released the gate.

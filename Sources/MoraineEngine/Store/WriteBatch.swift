@@ -243,13 +243,18 @@ extension WriteBatch {
 
   private mutating func remove(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
     guard try contains(place) else { return false }
+    try removeRecord(place)
+    return true
+  }
+
+  /// Deletes a record with its entries in indexes, also one that has expired.
+  mutating func removeRecord(_ place: BatchOperations.Place) throws(StoreError) {
     if let indexes = indexKeyspace(of: place.keyspace) {
       try asOneStep { (batch) throws(StoreError) in
         try batch.removeEntries(of: place, in: indexes)
       }
     }
     delete(place)
-    return true
   }
 
   /// Runs a body that adds several operations. When it throws, it has added none: the caller of the
