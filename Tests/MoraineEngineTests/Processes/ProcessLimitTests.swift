@@ -11,63 +11,84 @@
   /// everything that was acknowledged.
   @Suite(.timeLimit(.minutes(10)), .serialized) struct ProcessLimitTests {
     @Test func aStoreAtTheLimitOfDescriptorsFailsWithTypedErrors() async {
-      await #expect(processExitsWith: .success) {
-        for mode in [Store.Configuration.IOMode.mapped, .positional] {
-          let store = try LimitedStore(mode)
-          // From enough spare descriptors for an opening down to none.
-          for spare in stride(from: 12, through: 0, by: -1) {
-            let limit = try Limit(.descriptors, (try Limit.highestDescriptor()) + 1 + spare)
-            try await store.useReopening()
-            try limit.lift()
-            try await store.check()
+      var monitor = DispatchMonitor()
+      var result: ExitTest.Result?
+      repeat {
+        result = await #expect(
+          processExitsWith: .success, observing: [\.standardOutputContent]
+        ) {
+          try DispatchMonitor.reportItsTrap()
+          for mode in [Store.Configuration.IOMode.mapped, .positional] {
+            let store = try LimitedStore(mode)
+            // From enough spare descriptors for an opening down to none.
+            for spare in stride(from: 12, through: 0, by: -1) {
+              let limit = try Limit(.descriptors, (try Limit.highestDescriptor()) + 1 + spare)
+              try await store.useReopening()
+              try limit.lift()
+              try await store.check()
+            }
           }
         }
-      }
+      } while monitor.hasEnded(result)
     }
 
     /// Regression: at a sync or a seal, a store that has closed its descriptors needs one.
     @Test func anOpenStoreAtTheLimitOfDescriptorsLosesNothing() async {
-      await #expect(processExitsWith: .success) {
-        for mode in [Store.Configuration.IOMode.mapped, .positional] {
-          let store = try LimitedStore(mode)
-          try await store.useOpen { () throws -> Limit in
-            DescriptorPool.current.parkAll()
-            return try Limit(.descriptors, 0)
+      var monitor = DispatchMonitor()
+      var result: ExitTest.Result?
+      repeat {
+        result = await #expect(
+          processExitsWith: .success, observing: [\.standardOutputContent]
+        ) {
+          try DispatchMonitor.reportItsTrap()
+          for mode in [Store.Configuration.IOMode.mapped, .positional] {
+            let store = try LimitedStore(mode)
+            try await store.useOpen { () throws -> Limit in
+              DescriptorPool.current.parkAll()
+              return try Limit(.descriptors, 0)
+            }
+            try await store.check()
           }
-          try await store.check()
         }
-      }
+      } while monitor.hasEnded(result)
     }
 
     /// Regression: a put whose file could not be opened again waited on a thread of Swift's pool,
     /// and then ended writing, though it had written nothing.
     @Test func storeWritesAgainAfterATemporaryLackOfDescriptors() async {
-      await #expect(processExitsWith: .success) {
-        alarm(60)
-        let directory = try TestDirectory()
-        let store = try await Store.open(
-          at: directory.path, configuration: .testing(ioMode: .positional, durability: .sync))
-        try await store.set([1], forKey: "a")
-        DescriptorPool.current.parkAll()
-        let limit = try Limit(.descriptors, 0)
-        let error = await #expect(throws: StoreError.self) {
-          try await store.set([2], forKey: "b")
+      var monitor = DispatchMonitor()
+      var result: ExitTest.Result?
+      repeat {
+        result = await #expect(
+          processExitsWith: .success, observing: [\.standardOutputContent]
+        ) {
+          try DispatchMonitor.reportItsTrap()
+          alarm(60)
+          let directory = try TestDirectory()
+          let store = try await Store.open(
+            at: directory.path, configuration: .testing(ioMode: .positional, durability: .sync))
+          try await store.set([1], forKey: "a")
+          DescriptorPool.current.parkAll()
+          let limit = try Limit(.descriptors, 0)
+          let error = await #expect(throws: StoreError.self) {
+            try await store.set([2], forKey: "b")
+          }
+          #expect(error?.code == .limitExceeded)
+          let second = await #expect(throws: StoreError.self) {
+            try await store.write { try $0.set([3], forKey: "c") }
+          }
+          #expect(second?.code == .limitExceeded)
+          try limit.lift()
+          try await store.set([4], forKey: "d")
+          #expect(try await store.value(forKey: "a") == [1])
+          #expect(try await store.value(forKey: "b") == nil)
+          try await store.close()
+          let again = try await Store.open(at: directory.path)
+          #expect(try await again.verify().isSound)
+          #expect(try await again.count() == 2)
+          try await again.close()
         }
-        #expect(error?.code == .limitExceeded)
-        let second = await #expect(throws: StoreError.self) {
-          try await store.write { try $0.set([3], forKey: "c") }
-        }
-        #expect(second?.code == .limitExceeded)
-        try limit.lift()
-        try await store.set([4], forKey: "d")
-        #expect(try await store.value(forKey: "a") == [1])
-        #expect(try await store.value(forKey: "b") == nil)
-        try await store.close()
-        let again = try await Store.open(at: directory.path)
-        #expect(try await again.verify().isSound)
-        #expect(try await again.count() == 2)
-        try await again.close()
-      }
+      } while monitor.hasEnded(result)
     }
 
     /// Regression: an index for which no memory was available ended the program. Smaller
