@@ -32,8 +32,8 @@ public struct StoreError: Error, Sendable {
     /// An earlier failure left the contents of the disk unknown. Reads continue; reopen the store
     /// to write.
     public static let poisoned = Code("poisoned")
-    /// The store's files were deleted, moved or replaced while the store was open. Later writes may
-    /// be lost. Open the path again to continue with the files that are there now.
+    /// The store's files were deleted, moved or replaced while the store was open or suspended.
+    /// Later writes may be lost. Open the path again to continue with the files that are there now.
     public static let storeReplaced = Code("storeReplaced")
     /// A limit was reached, and nothing was changed. Either of the system: it has no thread,
     /// descriptor or address space left for this process; free some, or raise the limit, and try

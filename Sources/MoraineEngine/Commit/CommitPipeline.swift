@@ -80,8 +80,9 @@ final class CommitPipeline: JobRunner, PoolWork {
   let nextWatcher = Atomic<UInt64>(0)
   /// Jobs that allocate space. They wait for no sync: a writer may wait for them.
   let allocations = SerialQueue(.brief)
-  /// Whether the store follows an archive, so that queues take no writes. It is only a flag and
-  /// relaxed: a queue that sees an older value is refused when its writes are applied.
+  /// Whether the store follows an archive, so that queues take no writes, and repositories add no
+  /// indexes. It is only a flag and relaxed: a queue that sees an older value is refused when its
+  /// writes are applied, and a repository adds its indexes with a later operation.
   let isFollowing = Atomic<Bool>(false)
   /// How far the archive has the log.
   let replication = Replication()

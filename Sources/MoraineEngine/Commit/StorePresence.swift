@@ -122,6 +122,9 @@ final class StorePresence: Sendable {
     }
   }
 
+  /// The manifest that this process has read or written last.
+  var manifest: Manifest { known.withLock { $0.manifest } }
+
   /// Calls the body soon after an event that concerns the names.
   func watch(_ body: @escaping @Sendable () -> Void) {
     let started = directory.watch(
@@ -266,6 +269,9 @@ extension CommitPipeline {
     }
   }
 
+  /// The manifest in the directory, as this process knows it; nil while nothing is watched.
+  var knownManifest: Manifest? { presence.withLock { $0 }?.manifest }
+
   /// Ends the watch. From now on this process writes nothing to the directory.
   func endWatch() {
     let before = presence.withLock { presence in
@@ -323,6 +329,30 @@ extension CommitPipeline {
       poison(error)
       throw error
     }
+  }
+}
+
+/// The point in the history of a store at which a suspension begins. Other processes may go on from
+/// there. The files of another history have other operations with the same sequence numbers.
+struct StoreHistory: Sendable {
+  private let storeID: StoreIdentifier
+  private let instanceID: StoreIdentifier
+  private let epoch: UInt64
+  private let generation: UInt64
+  private let isBackup: Bool
+
+  init(_ manifest: Manifest) {
+    (storeID, instanceID) = (manifest.storeID, manifest.instanceID)
+    (epoch, generation) = (manifest.epoch, manifest.generation)
+    isBackup = manifest.isBackup
+  }
+
+  /// Whether the manifest is this one, or a later one of the same store. A restored store has
+  /// another instance. A store that follows an archive may have got a later epoch from there.
+  func isContinued(by manifest: Manifest) -> Bool {
+    storeID == manifest.storeID && instanceID == manifest.instanceID
+      && isBackup == manifest.isBackup && epoch <= manifest.epoch
+      && generation <= manifest.generation
   }
 }
 

@@ -23,7 +23,10 @@ extension Store {
     onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> CompactionReport {
     try await beginCompaction()
-    defer { endCompaction() }
+    defer {
+      endCompaction()
+      recheck()
+    }
     guard engine != nil else { return CompactionReport() }
     try engine!.checkChangeable()
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
@@ -177,6 +180,7 @@ extension Store {
       }
     } catch {
       endCompaction()
+      recheck()
       throw error
     }
   }
@@ -248,29 +252,73 @@ extension Store {
 
   private func runInBackground(_ occasion: CompactionOccasion) async {
     assert(compaction.isRunning, "background work begins without a compaction")
-    let hasFailed = await !clean(occasion)
+    let end = await clean(occasion)
     await restoreReserve()
     endCompaction()
+    switch end {
+    case .failed: return
+    // An idle store would be compacted again and again, in vain.
+    case .leftSegmentsOut: break
+    case .foundAnother: recheckLater()
     // Also when a write has ended the compaction of an idle store: garbage may be left.
-    if !hasFailed { watchForIdleness() }
-    // A delete that found this compaction under way began no other, and may have been the last.
-    guard !hasFailed, !isClosed, !isSuspended, engine != nil, compaction.takeRecheckRequest()
+    case .complete: watchForIdleness()
+    }
+    recheck()
+  }
+
+  /// Begins a compaction if a delete found one under way, and so began none: the delete may have
+  /// been the last.
+  func recheck() {
+    guard !compaction.isRunning, !isClosed, !isSuspended,
+      engine != nil, compaction.takeRecheckRequest()
     else { return }
     // On a full disk the space that is left is for deletes; they begin a compaction if necessary.
     guard engine!.log.reserve.isFull else { return }
     compactIfMuchIsGarbage()
   }
 
+  /// Looks for garbage again after a while: another process compacts, and may have passed the
+  /// segments with this process's garbage.
+  private func recheckLater() {
+    guard !compaction.recheckIsPlanned else { return }
+    compaction.recheckIsPlanned = true
+    let nanoseconds = idleIntervalNanoseconds
+    Task { [weak self, phase = observers.phase] in
+      await ThreadPool.current.sleep(nanoseconds: nanoseconds)
+      _ = await phase.runTask { await self?.recheckNow() }
+    }
+  }
+
+  private func recheckNow() {
+    compaction.recheckIsPlanned = false
+    guard compactionPolicy.isAutomatic else { return }
+    guard engine != nil, !isClosed, !isSuspended, !compaction.isRunning else {
+      // A suspended store looks when it is resumed.
+      compaction.requestRecheck()
+      return
+    }
+    compactIfMuchIsGarbage()
+  }
+
+  /// The end of a compaction in the background.
+  private enum CleaningEnd {
+    case complete
+    /// The disk could not read some of the segments.
+    case leftSegmentsOut
+    /// Another process compacts.
+    case foundAnother
+    /// An error ended the work early.
+    case failed
+  }
+
   /// Compacts all segments that are worth it.
-  ///
-  /// - Returns: false when an error ended the work early.
-  private func clean(_ occasion: CompactionOccasion) async -> Bool {
+  private func clean(_ occasion: CompactionOccasion) async -> CleaningEnd {
     let isFull = occasion == .fullDisk
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     do throws(StoreError) {
       if isShared {
         // While another process compacts, this process need not.
-        guard try takeCompactor() else { return true }
+        guard try takeCompactor() else { return .foundAnother }
         try await beginRewriting()
       }
       if isFull || isActiveWorthSealing(occasion) { _ = try await sealIfSpaceAllows() }
@@ -296,13 +344,13 @@ extension Store {
       try await shrinkIndex(thoroughly: false)
       if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
       compaction.finish(work.readError ?? engine?.log.table.damage.values.first)
-      return true
+      return work.readError == nil ? .complete : .leftSegmentsOut
     } catch {
       // No caller waits for the error; `compactionFailure` and an event report it. The compaction
       // after the next sealed segment tries again.
       compaction.finish(error)
       sendCompactionFailed(error)
-      return false
+      return .failed
     }
   }
 
@@ -350,7 +398,9 @@ extension Store {
       defer { writing.roomGate.release() }
       if try await releaseReserve() { return true }
     }
-    guard let place = engine?.compactionFigures().cheapest else { return false }
+    guard let place = engine?.compactionFigures(without: work.unreadable).cheapest else {
+      return false
+    }
     let slot = engine!.compactable()[place]
     do throws(StoreError) {
       _ = try await rewrite([slot], work)
@@ -410,8 +460,7 @@ extension Store {
       !isSuspended
     else { return }
     compaction.watchesForIdleness = true
-    let nanoseconds =
-      UInt64(max(1, opener.configuration.idleInterval.wholeMilliseconds)) * 1_000_000
+    let nanoseconds = idleIntervalNanoseconds
     // Not of another priority: where the process has reached its limit of threads, Swift's runtime
     // would wait here until it gets one more.
     Task { [weak self, phase = observers.phase] in
@@ -419,6 +468,10 @@ extension Store {
         await ThreadPool.current.sleep(nanoseconds: nanoseconds)
       } while await phase.runTask { await self?.cleanIfIdle() } == false
     }
+  }
+
+  private var idleIntervalNanoseconds: UInt64 {
+    UInt64(max(1, opener.configuration.idleInterval.wholeMilliseconds)) * 1_000_000
   }
 
   /// Begins a compaction if no task has written since the last call and there is enough garbage.

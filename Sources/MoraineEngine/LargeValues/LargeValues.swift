@@ -325,8 +325,10 @@ extension LargeValues {
     private var checksum = Checksum()
     /// The error of a piece, which is not part of the value any more.
     private var failure: StoreError?
+    /// The number of bytes in the pieces that were written.
+    private var writtenBytes: UInt64 = 0
     /// The number of bytes that were appended.
-    public private(set) var length: UInt64 = 0
+    public var length: UInt64 { writtenBytes + UInt64(buffer.count) }
 
     fileprivate init(
       _ values: LargeValues, _ key: Key, _ id: LargeValueID, claim: [UInt8],
@@ -373,7 +375,7 @@ extension LargeValues {
       try await renewClaim()
       try await values.store.addPiece(
         buffer, pieceCount, to: id, of: values, forKey: key, claim: claim)
-      length += UInt64(buffer.count)
+      writtenBytes += UInt64(buffer.count)
       pieceCount += 1
       buffer.removeAll(keepingCapacity: true)
     }

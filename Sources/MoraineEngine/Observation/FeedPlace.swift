@@ -10,10 +10,13 @@ struct FeedPlace {
   /// The records of the segment in the order of their sequence numbers, where they lie in the order
   /// of their keys.
   fileprivate var window: SequenceWindow?
-  /// Number of records that a window has room for.
-  var windowCount = 1 << 17
+  /// Number of records that a window has room for. While it is read, it may hold twice as many.
+  var windowCount = 1 << 15
   /// The iterator does not need deletes up to this number, because it began without any contents.
   var deletesNotNeededThrough: UInt64 = 0
+
+  /// Number of bytes in which the window keeps the places of records; for tests.
+  var windowBytes: Int { window?.bytes ?? 0 }
 
   init(sequence: UInt64, deletesNotNeededThrough: UInt64 = 0) {
     self.sequence = sequence
@@ -65,7 +68,8 @@ private struct SequenceWindow {
     _ slot: Int, _ keyspace: UInt16?, _ table: borrowing SegmentTable, _ left: inout Int
   ) throws(StoreError) {
     var new: [Entry] = []
-    defer { found.append(new) }
+    // A copy that is exactly as large as its contents.
+    defer { found.append(new.map(\.self)) }
     while offset < table[slot].operationsEnd {
       guard left > 0 else { return }
       let address = Address(slot: slot, offset: offset)
@@ -95,8 +99,13 @@ private struct SequenceWindow {
     lowest.sort { $0.sequence < $1.sequence }
     guard lowest.count > count else { return lowest }
     end = lowest[count].sequence
-    lowest.removeSubrange(count...)
-    return lowest
+    // Without a copy, the window would keep the memory of all that was found.
+    return Array(lowest.prefix(count))
+  }
+
+  /// Number of bytes in which the places are kept.
+  var bytes: Int {
+    (found.reduce(entries.capacity) { $0 + $1.capacity }) * MemoryLayout<Entry>.stride
   }
 
   /// The next record of the window; nil at its end.

@@ -1,4 +1,5 @@
 package import MoraineFormat
+import Synchronization
 
 /// The result of a commit, for callers that keep the written values in memory.
 package struct CommitReceipt: Sendable {
@@ -201,4 +202,10 @@ extension Store {
 
   /// Whether the store was opened for reading only.
   package nonisolated var isReadOnly: Bool { opener.configuration.isReadOnly }
+
+  /// Whether the store follows an archive. It refuses writes until it is promoted.
+  package nonisolated var isFollowing: Bool {
+    // Relaxed: see the declaration.
+    pipeline.isFollowing.load(ordering: .relaxed)
+  }
 }

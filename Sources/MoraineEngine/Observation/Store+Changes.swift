@@ -34,6 +34,7 @@ extension Store {
       }
       if isSuspended {
         guard await waitWhileSuspended() else { return false }
+        try checkNotReplaced()
       }
       do throws(StoreError) { try await catchUp() } catch {
         guard isClosed || isSuspended else { throw error }
@@ -102,9 +103,11 @@ extension Store {
     return true
   }
 
+  /// Waits for the end of a suspension, or until the store finds other files than its own.
+  ///
   /// - Returns: false when the store was closed or the task cancelled.
   package func waitWhileSuspended() async -> Bool {
-    while isSuspended, !isClosed, !Task.isCancelled { await parkForChange() }
+    while isSuspended, !isClosed, !Task.isCancelled, !wasReplaced { await parkForChange() }
     return !isClosed && !Task.isCancelled
   }
 
@@ -131,7 +134,8 @@ extension Store {
     try await runBlocking { [pipeline] () throws(StoreError) in try pipeline.checkPresence() }
   }
 
-  private func checkNotReplaced() throws(StoreError) {
+  /// - Throws: `.storeReplaced` when the store's files are known to be replaced.
+  func checkNotReplaced() throws(StoreError) {
     guard pipeline.hasPoison, let poison = pipeline.poison else { return }
     if poison.code == .storeReplaced { throw poison }
   }

@@ -19,6 +19,9 @@ import SystemPackage
   /// Whether a lock that a reader takes keeps all others out, also other readers, as far as the
   /// file system can do it.
   var readsAlone = false
+  /// The history that the manifest must continue: that of a store which was suspended. Nil for a
+  /// store that was not open before.
+  var left: StoreHistory?
 
   /// Whether the store is open for writing, and in this process only.
   @usableFromInline let isAlone: Bool
@@ -226,6 +229,7 @@ import SystemPackage
   /// Checks that a backup is opened for reading only. Checks that a store which follows an archive
   /// is opened by the code that follows the archive, or for reading only.
   func checkUse(_ manifest: Manifest?) throws(StoreError) {
+    try checkHistory(manifest)
     if configuration.isReadOnly { return }
     if manifest?.isBackup == true { throw backupError() }
     let isFollower = manifest?.following != nil
@@ -235,6 +239,21 @@ import SystemPackage
       isFollower
         ? "this store follows an archive; promote it, or open it read-only"
         : "this store follows no archive", file: path.string)
+  }
+
+  /// Checks that a store which was suspended finds its own files again, before it changes them.
+  ///
+  /// - Throws: `.storeReplaced`, and then the pipeline is poisoned: the places of iterators and the
+  ///   numbers that it knows to be durable belong to another history.
+  func checkHistory(_ manifest: Manifest?) throws(StoreError) {
+    guard let left, let manifest, !left.isContinued(by: manifest) else { return }
+    let error = StoreError(
+      .storeReplaced,
+      "another store, or an older state of this one, has replaced the store while it was "
+        + "suspended. Close it, and open the path again to use the files that exist now",
+      file: Manifest.fileName)
+    pipeline.poison(error)
+    throw error
   }
 
   private func backupError() -> StoreError {

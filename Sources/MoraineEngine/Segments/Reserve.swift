@@ -19,8 +19,6 @@ struct Reserve {
   private(set) var lengthBytes = 0
   /// Whether the reserve is complete, so that puts need not leave space for deletes.
   private(set) var isFull = false
-  /// Whether a delete has reserved the space, before a put has: see ``restore(_:leavesHalf:)``.
-  private(set) var isOfDelete = false
   /// Bytes of both halves that are for creating files; known when space is reserved for the first
   /// time.
   private var creationBytes = 0
@@ -55,7 +53,7 @@ struct Reserve {
       if !error.isUnsupported { throw error }
     }
     lengthBytes = max(lengthBytes, target)
-    (isFull, isOfDelete) = (true, false)
+    isFull = true
     assert(holds(target - creationBytes), "the reserve is smaller than its target")
   }
 
@@ -111,7 +109,7 @@ struct Reserve {
       do throws(StorageError) {
         try kept.allocate(from: 0, to: UInt64(leavesHalf ? 2 * half : half))
         if leavesHalf { try kept.truncate(to: UInt64(half)) }
-        (lengthBytes, isOfDelete) = (half, leavesHalf)
+        lengthBytes = half
         return
       } catch {
         guard error.isNoSpace else { throw error }
@@ -124,6 +122,6 @@ struct Reserve {
   mutating func release() throws(StorageError) {
     try directory.remove(FileName.reserve)
     lengthBytes = 0
-    (isFull, isOfDelete) = (false, false)
+    isFull = false
   }
 }

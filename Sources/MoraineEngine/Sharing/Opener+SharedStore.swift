@@ -123,6 +123,7 @@ extension Opener {
         }
         try Self.pause(attempts)
       } catch {
+        if error.code == .storeReplaced { throw error }
         // Another process may have compacted the store since: then it must be read again.
         guard link.page.load(.version) != snapshot.version || attempts < 3 else { throw error }
         try Self.pause(attempts)
@@ -146,6 +147,7 @@ extension Opener {
         .corrupted, "the manifest was removed while the store was open; restore it",
         file: Manifest.fileName)
     }
+    try checkHistory(manifest)
     guard manifest.generation >= snapshot.generation else {
       throw StoreError(
         .corrupted, "the manifest is older than the published one; restore the newer one",
@@ -217,6 +219,10 @@ extension Recovery {
     let slot: Int
     if let known {
       slot = known.slot
+      // A reader lists no segment, and need not read what the checkpoint spares it.
+      if !opener.configuration.isReadOnly {
+        try known.checkFigures(state.log.table[slot], of: state.checkpointNames.first)
+      }
       state.log.lastSequence = max(state.log.lastSequence, known.lastSequence)
     } else {
       let length = Int(clamping: listing.segments[entry.number] ?? 0)

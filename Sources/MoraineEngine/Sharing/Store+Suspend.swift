@@ -39,6 +39,7 @@ extension Store {
     do throws(StoreError) {
       try await leaveDirectory()
     } catch {
+      reportReplacement()
       send(.suspended(failure: error))
       throw error
     }
@@ -50,13 +51,20 @@ extension Store {
   /// Opens the store again after ``suspend()``. Other processes may have written in between.
   ///
   /// - Throws: the errors of ``init(at:configuration:)``; the store stays suspended then.
+  ///   `.storeReplaced` when the files are now those of another store, of a restored one, of a
+  ///   follower that was promoted since, or an older state of this one: iterators would miss
+  ///   changes. All later calls, and the iterators
+  ///   that wait, throw that error too: close this store, and open the path again.
   public func resume() async throws(StoreError) {
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }
     await writing.roomGate.waitUntilFree()
     if isClosed { throw closedError }
     guard isSuspended else { return }
-    if let poison = pipeline.poison { throw poison }
+    if let poison = pipeline.poison {
+      reportReplacement()
+      throw poison
+    }
     writing.roomGate.take()
     defer { writing.roomGate.release() }
     if lifecycle.existed { try await openAgain() }
@@ -68,11 +76,28 @@ extension Store {
     if isClosed { throw closedError }
     observers.setUsable(true)
     if pipeline.isInItsProcess, !observers.phase.isClosing { writing.startQueues() }
+    recheck()
+  }
+
+  /// Makes readers and iterators throw `.storeReplaced`, if the store's files are replaced.
+  private func reportReplacement() {
+    guard wasReplaced else { return }
+    refreshReaders()
+    wakeForChange()
   }
 
   private func openAgain() async throws(StoreError) {
     precondition(engine == nil, "a suspended store must not have the directory open")
-    let box = try await opener.openWithoutBlocking(creating: false)
+    var opener = opener
+    opener.left = lifecycle.left
+    let box: EngineBox
+    do throws(StoreError) { box = try await opener.openWithoutBlocking(creating: false) } catch {
+      if wasReplaced {
+        if !isClosed, pipeline.isInItsProcess { _ = writing.stopQueues(error) }
+        reportReplacement()
+      }
+      throw error
+    }
     engine = box.take()
     guard engine != nil else {
       throw StoreError(

@@ -76,6 +76,8 @@ final class CompactionState {
   private var awaitsRoom = false
   /// Whether a task waits for the moment at which no task writes any more.
   var watchesForIdleness = false
+  /// Whether a task looks for garbage again after another process has compacted.
+  var recheckIsPlanned = false
   private var lastAppendedBytes: UInt64?
   /// The most bytes that were live since the last check for garbage; nil before the first check.
   private var mostLiveBytes: UInt64?

@@ -78,6 +78,10 @@ extension Store {
   func leaveDirectory() async throws(StoreError) {
     defer {
       peers.endWatching()
+      if engine?.isInItsProcess == true {
+        let known = pipeline.knownManifest
+        lifecycle.leave(StoreHistory(known == nil ? engine!.log.manifest : known!))
+      }
       pipeline.endWatch()
       // Release the lock explicitly: an object that still refers to it would keep the directory
       // locked after `close()` has returned. A forked child must not release its parent's lock.
@@ -86,6 +90,8 @@ extension Store {
       peers.endRefusal()
       // The next opening cuts or removes the files.
       (incoming, receivedCount) = ([], 0)
+      // After a suspension, their names may belong to another store.
+      _ = compaction.takeUnremoved()
       peers.recordNewState()
     }
     // After a fork, the log and the threads that would end it belong to the parent.
@@ -104,6 +110,10 @@ extension Store {
     // After an error, a task of this process may still be taking over the log.
     while peers.isTakingOver { await peers.waitForTakeover() }
     peers.beginRefusal()
+    // A task may have taken over the log while this one waited for its end; none does from now on.
+    if isShared, failure == nil, !pipeline.hasPoison, !opener.configuration.isReadOnly {
+      do throws(StoreError) { try await pipeline.waitUntilAllDurable() } catch { failure = error }
+    }
     // A snapshot that ends from now on removes no file: the next opening does that.
     pipeline.endStay()
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.

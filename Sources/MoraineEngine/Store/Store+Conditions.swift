@@ -93,7 +93,7 @@ extension Store {
   /// Returns the number of a keyspace that an update can read and write without a batch and without
   /// waiting for other writers; nil where it cannot.
   private func numberForUpdate(of keyspace: Keyspace) -> UInt16? {
-    guard !writing.roomGate.isHeld, !isClosed, !isSuspended, !isShared, engine != nil,
+    guard !writing.roomGate.isHeld, lifecycle.isUsable, !isShared, engine != nil,
       keyspace.defaultExpiry == .never, let number = engine!.id(fulfilling: keyspace.request)
     else { return nil }
     return engine!.keyspaces.isIndexed(number) ? nil : number

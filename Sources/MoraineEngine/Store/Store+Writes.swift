@@ -433,8 +433,9 @@ extension Store {
   /// Releases what is reserved for a compaction, if the delete had reserved space for one: there is
   /// no space beside it, and a compaction that the delete has waited for has freed none.
   ///
-  /// Deletes of entries that have expired also release what an earlier delete has reserved, if no
-  /// compaction would free much with it: nothing else would let them go on.
+  /// Deletes of entries that have expired also release what no put has completed (an earlier delete
+  /// reserved it, also in another process or before a crash), if no compaction would free much with
+  /// it: nothing else would let them go on.
   ///
   /// - Returns: whether that released any space.
   private func giveBack(
@@ -442,7 +443,7 @@ extension Store {
   ) async throws(StoreError) -> Bool {
     guard engine != nil, engine!.log.reserve.lengthBytes > 0 else { return false }
     if kept != .reserved {
-      guard isReaping, engine!.log.reserve.isOfDelete, !compaction.isRunning,
+      guard isReaping, !engine!.log.reserve.isFull, !compaction.isRunning,
         !engine!.compactionFigures().isWorthCleaning
       else { return false }
     }

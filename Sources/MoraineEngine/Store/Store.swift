@@ -366,6 +366,8 @@ struct StoreLifecycle {
   private(set) var isUsable: Bool
   /// Whether a store existed in the directory at the time of the suspension.
   private(set) var existed = false
+  /// The history that the store has left in its directory; nil when it has not left one.
+  private(set) var left: StoreHistory?
   /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
   /// their order: an app may go into the background while it still opens its stores.
   let turnGate = AsyncGate()
@@ -399,6 +401,9 @@ struct StoreLifecycle {
     assert(isSuspended, "only a suspended store leaves its directory")
     existed = exists
   }
+
+  /// Records the history that the store leaves in its directory.
+  mutating func leave(_ history: StoreHistory) { left = history }
 
   mutating func resume() {
     assert(isSuspended, "only a suspended store can be resumed")
@@ -492,7 +497,10 @@ extension Store {
   @inline(never)
   private func refuseUse() throws(StoreError) {
     if isClosed { throw closedError }
-    if isSuspended { throw Self.suspendedError }
+    if isSuspended {
+      try checkNotReplaced()
+      throw Self.suspendedError
+    }
     try checkProven()
     preconditionFailure("a store that can be used counts as one that cannot")
   }

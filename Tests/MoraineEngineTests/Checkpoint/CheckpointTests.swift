@@ -226,16 +226,21 @@ import Testing
     // The pages that change now stay copied as long as this snapshot needs the originals.
     let kept = try await store.snapshot()
     for number in 0..<100_000 { try await store.set([2], forKey: Key("\(number)")) }
-    let others = Task {
-      while !Task.isCancelled {
-        try await store.set([3], forKey: "other")
-        _ = try await store.snapshot()
-      }
-    }
+    let others = Task { try await store.takeSnapshotsUntilCancelled() }
     try await store.compact()
     others.cancel()
     try await others.value
     #expect(try kept.value(forKey: "7") == [1])
     try await store.close()
+  }
+}
+
+extension Store {
+  /// Takes and releases snapshots. The actor runs each between two steps of other tasks.
+  fileprivate func takeSnapshotsUntilCancelled() async throws(StoreError) {
+    while !Task.isCancelled {
+      _ = try await snapshot()
+      await Task.yield()
+    }
   }
 }

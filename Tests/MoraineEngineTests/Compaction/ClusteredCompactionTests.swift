@@ -217,6 +217,28 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: the places of a long segment took several mebibytes.
+  @Test func feedHoldsNoMoreThanAMebibyteOfPlaces() async throws {
+    var configuration = Self.configuration(.mapped)
+    configuration.segmentSizeBytes = 16 << 20
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    let keyspace = try store.orderedKeyspace(named: "k")
+    let count = 70_000
+    for first in stride(from: 0, to: count, by: 10_000) {
+      try await store.write { batch in
+        for number in first..<first + 10_000 {
+          try batch.set([1], forKey: Key("\(number)"), in: keyspace)
+        }
+      }
+    }
+    _ = try await store.compact()
+    #expect(try await store.segmentStatistics().contains(where: \.isClustered))
+    let (found, windowBytes) = try await store.feedWindow()
+    #expect(found == count)
+    #expect(windowBytes > 0 && windowBytes <= 1 << 20)
+    try await store.close()
+  }
+
   /// An iterator finds the places of many records at once, and may read the records much later.
   @Test func feedDoesNotReturnARecordThatChangedAfterItsPlaceWasFound() async throws {
     let directory = try TestDirectory()
@@ -299,6 +321,20 @@ extension Store {
         hasCalled = true
       }
     }
+  }
+
+  /// Reads the whole log in the steps of a feed. Returns the number of its operations, and the
+  /// largest size of the window after a step.
+  fileprivate func feedWindow() throws -> (count: Int, bytes: Int) {
+    var place = FeedPlace(sequence: 0)
+    var (count, bytes) = (0, 0)
+    while place.sequence < engine!.log.lastSequence {
+      count += try engine!.nextOperations(
+        &place, keyspace: nil, through: .max, FeedLimits(count: 256, bytes: 1 << 20)
+      ).count
+      bytes = max(bytes, place.windowBytes)
+    }
+    return (count, bytes)
   }
 
   /// Returns the sequence numbers of all operations of the log, as a feed reads them.

@@ -55,6 +55,34 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a store with a segment that the disk could not read was never idle again: after
+  /// each idle interval it tried the segment once more.
+  @Test func unreadableSegmentEndsTheCompactionOfAnIdleStore() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let log = EventLog()
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 20_000, ioMode: .positional)
+      .telling(log)
+    configuration.compaction = .manual
+    let first = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<10 { try await first.set([UInt8](0..<60), forKey: "key \(number)") }
+    for _ in 0..<4000 { try await first.set([UInt8](0..<60), forKey: "garbage") }
+    try await first.close()
+    configuration.compaction = CompactionPolicy()
+    configuration.idleInterval = .milliseconds(1)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    storage.setScript { event in
+      event.operation == .read && event.file == "0000000001.segment" ? .fail(.ioError) : nil
+    }
+    try await store.removeValue(forKey: "garbage")
+    while await store.isAtWork, log.count("compactionFailed") < 20 { await Task.yield() }
+    storage.setScript(nil)
+    #expect(try await store.count() == 10)
+    // All events are delivered before `close()` returns.
+    try await store.close()
+    let failures = log.count("compactionFailed")
+    #expect(failures > 0 && failures < 20)
+  }
+
   /// Regression: without a mapping, a record that had left the window of bytes was read again, and
   /// copied with a right checksum over whatever the disk returned then.
   @Test func recordThatChangesBetweenTwoReadsIsNotCopied() async throws {

@@ -1,5 +1,6 @@
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -17,6 +18,14 @@ import Testing
       try await store.set(value, forKey: Key("\(number)"))
     }
     try await store.waitUntilIdle()
+  }
+
+  /// Locks the compaction of a shared store, as another process does that compacts.
+  private func lockCompaction(_ storage: MemoryStorage) throws -> any StorageFile {
+    let directory = try #require(try storage.openDirectory("store"))
+    let lock = try #require(try directory.openFile(FileName.compactorLock, .readWrite))
+    #expect(try lock.tryLock(shared: false))
+    return lock
   }
 
   private func expectLittleGarbage(_ store: Store) async throws {
@@ -53,6 +62,77 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: deletes beside a compaction of another process began none, also later.
+  @Test func deletesBesideACompactionOfAnotherProcessBeginOneLater() async throws {
+    let storage = MemoryStorage()
+    var configuration = Store.Configuration.shared(segmentSizeBytes: 1 << 20)
+    configuration.idleInterval = .milliseconds(1)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    try await fill(store)
+    let lock = try lockCompaction(storage)
+    try await store.write { batch in
+      for number in 10..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
+    }
+    try await store.waitUntilIdle()
+    #expect(try await store.statistics().diskBytes > 3_000_000)
+    lock.unlock()
+    while try await store.statistics().diskBytes > 1_500_000 { await Task.yield() }
+    try await expectLittleGarbage(store)
+    try await store.close()
+  }
+
+  /// Regression: deletes beside a compaction that waited for another process's, and was cancelled,
+  /// began none.
+  @Test func deletesBesideACancelledCompactionBeginOneLater() async throws {
+    let storage = MemoryStorage()
+    var configuration = Store.Configuration.shared(segmentSizeBytes: 1 << 20)
+    configuration.idleInterval = .milliseconds(1)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    try await fill(store)
+    let lock = try lockCompaction(storage)
+    let compacting = Task { _ = try await store.compact() }
+    while await !store.isCompacting { await Task.yield() }
+    try await store.write { batch in
+      for number in 10..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
+    }
+    compacting.cancel()
+    await #expect(throws: StoreError.self) { try await compacting.value }
+    lock.unlock()
+    while try await store.statistics().diskBytes > 1_500_000 { await Task.yield() }
+    try await expectLittleGarbage(store)
+    try await store.close()
+  }
+
+  /// Regression: deletes beside a compaction that the program had asked for began none after it.
+  @Test func deletesBesideACompactionOfACallerBeginOneLater() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1 << 20))
+    try await fill(store)
+    try await store.removeValue(forKey: "0")
+    try await store.waitUntilIdle()
+    let gate = Gate()
+    let count = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == .createFile, event.file.hasSuffix(".segment") else { return nil }
+      return count.withLock { count in
+        count += 1
+        return count == 1 ? .hang(gate) : nil
+      }
+    }
+    let compacting = Task { _ = try await store.compact() }
+    await gate.arrival()
+    try await store.write { batch in
+      for number in 11..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
+    }
+    gate.open()
+    try await compacting.value
+    try await expectLittleGarbage(store)
+    #expect(try await store.statistics().diskBytes < 700_000)
+    storage.setScript(nil)
+    try await store.close()
+  }
+
   /// Regression: a file that could not be removed on a full disk ended the compaction as if nothing
   /// had been replaced, and the file stayed.
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
@@ -63,21 +143,31 @@ import Testing
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 1 << 40
     let first = try Store(on: storage, at: "store", configuration: configuration)
-    for number in 0..<100 { try await first.set([UInt8](0..<200), forKey: Key("\(number)")) }
+    for round in 0..<2 {
+      for number in stride(from: 0, to: 100, by: round + 1) {
+        try await first.set([UInt8](0..<200), forKey: Key("\(number)"))
+      }
+    }
     try await first.close()
     configuration.segmentSizeBytes = 20_000
     let store = try Store(on: storage, at: "store", configuration: configuration)
+    let directory = try #require(try memory.openDirectory("store"))
+    let inputs = Set(try directory.entries().map(\.name))
+    // Before an output is created, a file with its name is removed, which does not exist.
     storage.setScript { event in
-      event.operation == .remove && event.file.hasSuffix(".segment") ? .fail(.noSpace) : nil
+      event.operation == .remove && event.file.hasSuffix(".segment") && inputs.contains(event.file)
+        ? .fail(.noSpace) : nil
     }
     try await store.compact()
     storage.setScript(nil)
+    func fileCount() throws -> Int {
+      try directory.entries().count { $0.name.hasSuffix(".segment") }
+    }
+    #expect(try await store.statistics().segmentCount < fileCount())
     try await store.compact()
     try await store.set([1], forKey: "0")
     try await store.compact()
-    let directory = try #require(try memory.openDirectory("store"))
-    let fileCount = try directory.entries().count { $0.name.hasSuffix(".segment") }
-    #expect(try await store.statistics().segmentCount == fileCount)
+    #expect(try await store.statistics().segmentCount == fileCount())
     for number in 1..<100 {
       #expect(try await store.value(forKey: Key("\(number)")) == [UInt8](0..<200))
     }

@@ -170,7 +170,3 @@ extension Store {
     (engine!.log.active!.slot, engine!.log.active!.pauseEnd)
   }
 }
-
-extension Store {
-  fileprivate var watchesForIdleness: Bool { compaction.watchesForIdleness }
-}

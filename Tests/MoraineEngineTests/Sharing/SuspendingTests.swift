@@ -180,6 +180,84 @@ import Testing
     try await app.close()
   }
 
+  enum Replacement: CaseIterable { case backup, olderState, otherStore }
+
+  /// Regression: a resumed store took other files for its own. Its iterators missed changes: the
+  /// other history had used the same sequence numbers.
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared], Replacement.allCases)
+  func storeThatWasReplacedDuringASuspensionIsNotResumed(
+    sharing: Store.Configuration.Sharing, replacement: Replacement
+  ) async throws {
+    let memory = MemoryStorage()
+    var configuration = Store.Configuration.testing()
+    configuration.sharing = sharing
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    for number in 0..<40 { try await store.set([1], forKey: Key("\(number)")) }
+    _ = try await store.backup(to: "backup", on: memory)
+    try await store.sync()
+    let directory = try #require(try memory.openDirectory("store"))
+    if replacement == .olderState { try copyFiles(from: directory, to: memory, "copy") }
+    let queue = try await store.writeQueue()
+    var changes = store.changes().makeAsyncIterator()
+    for number in 0..<60 { try await store.set([2], forKey: Key("\(number)")) }
+    for _ in 0..<60 { #expect(try await changes.next()?.value == [2]) }
+    try await store.suspend()
+    for entry in try directory.entries() where entry.name != "LOCK" {
+      try directory.remove(entry.name)
+    }
+    switch replacement {
+    case .backup: _ = try await Store.restore("backup", to: "store", on: memory)
+    case .olderState:
+      try copyFiles(from: try #require(try memory.openDirectory("copy")), to: memory, "store")
+    case .otherStore:
+      let other = try Store(on: memory, at: "store", configuration: configuration)
+      for _ in 0..<200 { try await other.set([3], forKey: "x") }
+      try await other.close()
+    }
+    for _ in 0..<2 {
+      let error = await #expect(throws: StoreError.self) { try await store.resume() }
+      #expect(error?.code == .storeReplaced && error?.file == Manifest.fileName)
+    }
+    let ended = await #expect(throws: StoreError.self) { try await changes.next() }
+    #expect(ended?.code == .storeReplaced)
+    let refusal = await #expect(throws: StoreError.self) { try await store.value(forKey: "1") }
+    #expect(refusal?.code == .storeReplaced)
+    let queued = await #expect(throws: StoreError.self) { try await queue.set([5], forKey: "q") }
+    #expect(queued?.code == .storeReplaced)
+    // The directory is free for the files that are there now.
+    let next = try Store(on: memory, at: "store", configuration: configuration)
+    let value: [UInt8]? = replacement == .otherStore ? nil : [1]
+    #expect(try await next.value(forKey: "1") == value)
+    try await next.set([4], forKey: "1")
+    try await next.close()
+    try await store.close()
+  }
+
+  /// An iterator that has read nothing yet waits for the end of the suspension.
+  @Test func iteratorThatWaitsForAReplacedStoreEnds() async throws {
+    let memory = MemoryStorage()
+    let store = try Store(on: memory, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    try await store.suspend()
+    let waiting = Task {
+      var changes = store.contentsAndChanges().makeAsyncIterator()
+      return try await changes.next()
+    }
+    while await store.watcherCount == 0 { await Task.yield() }
+    let directory = try #require(try memory.openDirectory("store"))
+    for entry in try directory.entries() { try directory.remove(entry.name) }
+    let other = try Store(on: memory, at: "store", configuration: .testing())
+    try await other.set([2], forKey: "a")
+    try await other.close()
+    await #expect(throws: StoreError.self) { try await store.resume() }
+    let isOver = await store.watcherCount == 0
+    #expect(isOver)
+    if !isOver { waiting.cancel() }
+    let error = await #expect(throws: StoreError.self) { try await waiting.value }
+    #expect(error?.code == .storeReplaced)
+    try await store.close()
+  }
+
   @Test func fullDiskDoesNotPreventSharing() async throws {
     let disk = MemoryStorage(capacityBytes: 1 << 20)
     let alone = try Store(on: disk, at: "store", configuration: .testing())
@@ -197,7 +275,7 @@ import Testing
     // As after a kill: the reserve still exists.
     withExtendedLifetime(alone) {}
     let copy = MemoryStorage(capacityBytes: 1 << 20)
-    try copyFiles(from: directory, to: copy)
+    try copyFiles(from: directory, to: copy, "store")
     let shared = try Store(on: copy, at: "store", configuration: .shared())
     #expect(try await shared.value(forKey: "a") == [1])
     try await shared.removeValue(forKey: "a")
@@ -207,13 +285,16 @@ import Testing
 
   /// Copies the files without the lock: its holder was killed.
   private func copyFiles(
-    from source: any StorageDirectory, to storage: MemoryStorage
+    from source: any StorageDirectory, to storage: MemoryStorage, _ path: FilePath
   ) throws {
-    try storage.createDirectory("store")
-    let target = try #require(try storage.openDirectory("store"))
+    if try storage.openDirectory(path) == nil { try storage.createDirectory(path) }
+    let target = try #require(try storage.openDirectory(path))
     for entry in try source.entries() {
+      // The lock file of a suspended store is still there.
+      if try target.openFile(entry.name, .read) != nil { continue }
       let file = try #require(try source.openFile(entry.name, .read))
       let copy = try target.createFile(entry.name)
+      guard entry.lengthBytes > 0 else { continue }
       var bytes = [UInt8](repeating: 0, count: Int(entry.lengthBytes))
       let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
       try bytes[..<count].withUnsafeBytes { try copy.write($0, at: 0) }

@@ -135,33 +135,40 @@ import Testing
     try await store.close()
   }
 
+  enum EarlierDelete: CaseIterable { case none, ofThisStore, ofAnotherProcess }
+
   /// Regression: the store's own deletes, which no caller can split, left the reserve to a compaction
   /// that had nothing to free, and failed for ever; also where an earlier delete had made it.
-  @Test(arguments: [false, true])
-  func expiredEntriesAreDeletedInTheLastBlocks(isAfterADelete: Bool) async throws {
+  @Test(arguments: EarlierDelete.allCases)
+  func expiredEntriesAreDeletedInTheLastBlocks(earlier: EarlierDelete) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
     let clock = ManualClock(startingAt: 1_000_000)
     var configuration = Store.Configuration.testing(segmentSizeBytes: 64 << 20, ioMode: .mapped)
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 1 << 40
     configuration.clock = clock
+    if earlier == .ofAnotherProcess { configuration.sharing = .shared }
     let first = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<256 {
       try await first.set([1], forKey: Key("\(number)"), expiring: .after(.seconds(5)))
     }
-    if isAfterADelete { try await first.set([1], forKey: "x") }
+    if earlier != .none { try await first.set([1], forKey: "x") }
     try await first.close()
     let store = try Store(on: storage, at: "store", configuration: configuration)
-    try leave(blocks: isAfterADelete ? 4 : 6, of: storage)
-    if isAfterADelete {
-      try await store.removeValue(forKey: "x")
-      #expect(await store.reserveBytes > 0)
+    let deleting =
+      earlier == .ofAnotherProcess
+      ? try Store(on: storage, at: "store", configuration: configuration) : store
+    try leave(blocks: earlier == .none ? 6 : 4, of: storage)
+    if earlier != .none {
+      try await deleting.removeValue(forKey: "x")
+      #expect(await deleting.reserveBytes > 0)
     }
     clock.advance(by: .seconds(1_000_000))
     try await store.removeExpired()
     #expect(await store.recordCount == 0)
     try #require(try storage.openDirectory("store")).remove("filler")
     try await store.close()
+    if earlier == .ofAnotherProcess { try await deleting.close() }
   }
 
   /// Deletes make garbage. Where there is much of it, a compaction frees more than they do, so they

@@ -25,22 +25,6 @@ import Testing
     #expect(!reserve.isFull)
   }
 
-  /// Only what a delete has reserved may be given back to deletes.
-  @Test func reserveIsOfADeleteUntilItIsMadeForPuts() throws {
-    let storage = FaultStorage(MemoryStorage())
-    var reserve = try reserve(storage)
-    try reserve.restore(1 << 20, leavesHalf: true)
-    #expect(reserve.isOfDelete)
-    try reserve.keep(1 << 20)
-    #expect(!reserve.isOfDelete)
-    try reserve.release()
-    try reserve.restore(1 << 20, leavesHalf: true)
-    try reserve.release()
-    #expect(!reserve.isOfDelete)
-    try reserve.restore(1 << 20)
-    #expect(reserve.lengthBytes > 0 && !reserve.isOfDelete)
-  }
-
   @Test func failureOtherThanNoSpaceIsThrown() throws {
     let storage = FaultStorage(MemoryStorage())
     var reserve = try reserve(storage)

@@ -58,6 +58,28 @@ import Testing
     }
   }
 
+  @Test func settingsReportAReplacementDuringASuspensionAndReloadContinues() async throws {
+    let folder = try Folder()
+    let settings = try PersistedStore(directory: folder.url)
+    @Persisted(.theme, in: settings) var theme
+    theme = .dark
+    try await $theme.save()
+    let projection = $theme
+    var values = projection.values.makeAsyncIterator()
+    #expect(await values.next() == .dark)
+    let store = try #require(settings.keyspace?.store)
+    try await store.suspend()
+    try await replace("settings.moraine", in: folder.url, .replaced)
+    let error = await #expect(throws: StoreError.self) { try await store.resume() }
+    #expect(error?.code == .storeReplaced)
+    #expect(await values.next() == .dark, "the value comes once more, with an error")
+    #expect(projection.error?.code == .storeReplaced)
+    try await projection.reload()
+    #expect(projection.error == nil)
+    #expect(theme == .sepia)
+    try await settings.close()
+  }
+
   @Test(arguments: [Way.deleted, .moved]) @MainActor
   func repositoriesReportAReplacementAndOpeningByNameContinues(way: Way) async throws {
     let folder = try Folder()
