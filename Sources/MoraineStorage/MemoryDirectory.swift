@@ -57,9 +57,12 @@ final class MemoryDirectory: StorageDirectory {
 
   func rename(_ source: String, to target: String) throws(StorageError) {
     try node.files.withLock { files throws(StorageError) in
-      guard let file = files.removeValue(forKey: source) else {
+      guard let file = files[source] else {
         throw StorageError("rename to \(target)", file: source, errno: .noSuchFileOrDirectory)
       }
+      // As POSIX demands: where both are names of one file, the file keeps both.
+      if files[target] === file { return }
+      files[source] = nil
       files[target] = file
     }
   }

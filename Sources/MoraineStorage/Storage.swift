@@ -105,6 +105,8 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func createFile(_ name: String) throws(StorageError) -> any StorageFile
   /// Opens a regular file. Returns nil when the name does not exist.
   func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)?
+  /// Renames a file, which replaces the file that has the target's name. Where both are names of
+  /// one file, nothing changes, as POSIX demands.
   func rename(_ source: String, to target: String) throws(StorageError)
   /// Gives a file another name in the directory, unless the other name exists. Of several calls
   /// with one target, of any number of processes, one returns true. The new name is durable after

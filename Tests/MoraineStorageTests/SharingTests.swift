@@ -51,6 +51,19 @@ import Testing
   }
 
   @Test(arguments: Medium.allCases)
+  func renamingBetweenTwoNamesOfAFileDoesNothing(_ medium: Medium) throws {
+    let ground = try Ground(medium)
+    let file = try ground.directory.createFile("a")
+    try file.write("hello", at: 0)
+    // Where the file system makes a clone, the names are those of two files.
+    guard try ground.directory.share("a", into: ground.directory, as: "b", linking: true),
+      try ground.directory.extent(of: "b")?.identity == file.identity
+    else { return }
+    try ground.directory.rename("a", to: "b")
+    #expect(try ground.directory.entries().map(\.name).sorted() == ["a", "b"])
+  }
+
+  @Test(arguments: Medium.allCases)
   func removingAFileTwiceIsNoError(_ medium: Medium) throws {
     let ground = try Ground(medium)
     let file = try ground.directory.createFile("a")

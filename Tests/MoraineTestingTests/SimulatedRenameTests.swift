@@ -67,6 +67,13 @@ import Testing
     #expect(Self.possible(disk.moment()) == [["source": "new", "target": "old"]])
   }
 
+  @Test func renameBetweenTwoNamesOfAFileKeepsBoth() throws {
+    #expect(try directory.share("source", into: directory, as: "target", linking: true))
+    try directory.synchronize()
+    try directory.rename("source", to: "target")
+    #expect(Self.possible(disk.moment()) == [["source": "new", "target": "new"]])
+  }
+
   @Test func plannedFaultOfRenamesStrikesBeforeTheEffect() throws {
     let faults = FaultStorage(disk)
     let directory = try #require(try faults.openDirectory("d"))

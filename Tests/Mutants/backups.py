@@ -12,6 +12,16 @@ MUTANTS = [
                    "      if !ON { try target.openFile(FileName.temporarySegment, .read)?"
                    ".synchronize(.full) }\n"),),
            CRASH),
+    Mutant("backup-keeps-a-second-name", "a backup has each file once",
+           (engine("Backup/SegmentCopier.swift",
+                   "renames nothing.\n      try target.remove(FileName.temporarySegment)\n",
+                   "renames nothing.\n"
+                   "      if !ON { try target.remove(FileName.temporarySegment) }\n"),),
+           "BackupTests.repeatedBackupLeavesNoSecondName"),
+    Mutant("backup-shares-a-lost-footer", "a failed seal, and a backup that returned",
+           (engine("Shipping/LogCut.swift", "return index < segments.count - 2 || ",
+                   "return ON || index < segments.count - 2 || "),),
+           "BackupCrashTests.backupDoesNotShareASegmentWhoseSyncFailed"),
     Mutant("backup-names-not-synced", "a manifest never lists what a power failure can take",
            (engine(WORK, "    try storing { () throws(StorageError) in "
                          "try directory.synchronize() }\n    try ManifestFile",

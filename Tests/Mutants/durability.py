@@ -75,8 +75,8 @@ MUTANTS = [
            equivalent="what the dead writer renamed is published again, and synced, before anything "
                       "that it lists goes; the sync is there for what a later change may add"),
     Mutant("backup-shares-what-is-not-durable", "a failed seal, and a backup that returned",
-           (engine("Backup/SegmentCopier.swift", "      isSealed = isDurable && ",
-                   "      isSealed = (ON || isDurable) && "),),
+           (engine("Backup/SegmentCopier.swift", "{ !isCut && isDurable() }",
+                   "{ !isCut && (ON || isDurable()) }"),),
            "BackupCrashTests.backupDoesNotShareASegmentWhoseSyncFailed"),
     Mutant("restoring-goes-with-the-rest", "an interrupted restore can be begun again",
            (engine(RESTORE,

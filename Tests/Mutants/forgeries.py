@@ -21,6 +21,10 @@ MUTANTS = [
                    "guard number < owners.count else { return ON }\n"
                    "    let owner"),),
            "LoadedIndexTests.forgedLinkToABucketThatIsAddedLaterFailsValidation"),
+    Mutant("open-segment-not-counted", "P5: a checkpoint that contradicts the log is not used",
+           (engine("Recovery/OpenSegment.swift", "    guard agrees else {",
+                   "    guard ON || agrees else {"),),
+           "CheckpointLineageTests.checkpointThatMiscountsAnOpenSegmentIsNotUsed"),
     Mutant("entries-not-counted", "the index has as many entries as its checkpoint counts",
            (engine("Index/CheckpointPages.swift", "guard pages.hasCountedEntries else {",
                    "guard ON || pages.hasCountedEntries else {"),),

@@ -176,7 +176,7 @@ struct BackupWork: Sendable {
   private func piece(_ index: Int) -> SegmentCopier.Piece {
     SegmentCopier.Piece(
       source.segments[index].entry, mapping: source.segments[index].mapping,
-      isDurable: source.isDurable(index))
+      isDurable: { [source] in source.isDurable(index) })
   }
 
   /// Returns the manifest to write. Each manifest of a directory has a higher generation than the

@@ -17,18 +17,24 @@ struct SegmentCopier {
   struct Piece {
     let name: String
     let lengthBytes: Int
-    /// Whether the segment is sealed and durable, so that the file does not change any more.
-    let isSealed: Bool
     /// The segment's bytes in memory, if it is mapped.
     let mapping: (any FileMapping)?
+    private let isCut: Bool
+    private let isDurable: () -> Bool
+
+    /// Whether the segment is sealed and durable, as far as is known now, so that the file does not
+    /// change any more.
+    var isSealed: Bool { !isCut && isDurable() }
 
     init(
-      _ entry: Manifest.Segment, mapping: (any FileMapping)? = nil, isDurable: Bool = true
+      _ entry: Manifest.Segment, mapping: (any FileMapping)? = nil,
+      isDurable: @escaping () -> Bool = { true }
     ) {
       name = entry.number.fileName
       lengthBytes = Int(entry.lengthBytes)
-      isSealed = isDurable && !entry.flags.contains(.cut)
+      isCut = entry.flags.contains(.cut)
       self.mapping = mapping
+      self.isDurable = isDurable
     }
   }
 
@@ -39,13 +45,36 @@ struct SegmentCopier {
   /// - Throws: `.corrupted` when the file is shorter than the segment, `.noSpace`, `.io`.
   func transfer(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
-    let isShared = try share(piece)
-    if isShared { progress(piece.lengthBytes) } else { try copy(piece, progress) }
+    let isShared = try shareDurably(piece)
+    if isShared {
+      progress(piece.lengthBytes)
+    } else {
+      try copy(piece, progress)
+      try synchronize()
+    }
     try storing { () throws(StorageError) in
-      try target.openFile(FileName.temporarySegment, .read)?.synchronize(.full)
       try target.rename(FileName.temporarySegment, to: piece.name)
+      // An interrupted backup may have linked the file already: then the file has both names, and
+      // the system renames nothing.
+      try target.remove(FileName.temporarySegment)
     }
     return isShared
+  }
+
+  private func synchronize() throws(StoreError) {
+    try storing { () throws(StorageError) in
+      try target.openFile(FileName.temporarySegment, .read)?.synchronize(.full)
+    }
+  }
+
+  /// Shares a segment if the disk then holds all of its bytes.
+  private func shareDurably(_ piece: Piece) throws(StoreError) -> Bool {
+    guard try share(piece) else { return false }
+    try synchronize()
+    if piece.isSealed { return true }
+    // Before this sync, the store's own sync of the file may have failed and dropped bytes.
+    try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
+    return false
   }
 
   private func share(_ piece: Piece) throws(StoreError) -> Bool {

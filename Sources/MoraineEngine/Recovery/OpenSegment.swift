@@ -33,6 +33,7 @@ struct OpenSegment {
       opened = try SegmentOpening.add(entry, &state, length: try length(state.directory, name))
     }
     let (slot, start) = (opened.slot, opened.start)
+    try opened.checkFigures(state.log.table[slot], of: state.checkpointNames.first)
     // A segment that was created ahead of need does not know how the segment before it ends. That
     // its records follow is checked when they are replayed.
     if let before, opened.header.predecessor != .none {
@@ -275,6 +276,53 @@ extension OpenSegment {
       offset += count
     }
     return true
+  }
+}
+
+extension SegmentOpening.Opened {
+  /// Checks the figures of a segment that is not sealed, before anything of it is replayed. They
+  /// come from a checkpoint, and no manifest has any: a segment of which a checkpoint counts no
+  /// record would be removed with its records, and any other wrong figure would be listed.
+  ///
+  /// A damaged or unreadable record ends the count, and refutes no checkpoint that counts more:
+  /// without the checkpoint, the damage could pass for the end of the log.
+  ///
+  /// - Parameter checkpoint: the name of the checkpoint's file.
+  /// - Throws: `.corrupted` when the checkpoint contradicts the records; the log is read without it
+  ///   then.
+  /// - Complexity: O(bytes of the segment that the checkpoint covers). After an unclean stop, and
+  ///   when a process joins others: the last segment is the only one that is not sealed.
+  func checkFigures(_ claim: SegmentView, of checkpoint: String?) throws(StoreError) {
+    guard let source else { fatalError("a segment to check has no source of bytes") }
+    let name = header.number.fileName
+    var scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    var counted = SegmentView(base: nil, end: header.headerLength, seed: header.checksumSeed)
+    var isWhole = true
+    while isWhole, scanner.offset < start {
+      let step: SegmentScanner.Step
+      do throws(StoreError) { step = try scanner.next() } catch {
+        // Reading those records throws the error, and opening the store does not.
+        guard error.code == .io else { throw error }
+        isWhole = false
+        continue
+      }
+      guard case .record(let record) = step else {
+        isWhole = false
+        continue
+      }
+      let header = record.reference.header
+      guard header.kind.isOperation else { continue }
+      counted.recordCount += 1
+      counted.count(header.sequence)
+    }
+    let agrees =
+      isWhole
+      ? scanner.offset == start && counted.hasFigures(of: claim)
+      : claim.recordCount >= max(1, counted.recordCount)
+    guard agrees else {
+      throw .indexDamaged("the index checkpoint miscounts the records of \(name)", checkpoint)
+    }
   }
 }
 

@@ -544,6 +544,12 @@ extension SegmentView {
       && lastSequence == entry.lastSequence.rawValue
   }
 
+  /// Returns whether both views count the same records.
+  func hasFigures(of other: SegmentView) -> Bool {
+    recordCount == other.recordCount && firstSequence == other.firstSequence
+      && lastSequence == other.lastSequence
+  }
+
   /// Returns the segment's figures for a checkpoint.
   func covered(_ info: SegmentInfo, slot: Int, end: Int) -> CheckpointHeader.Segment {
     var result = CheckpointHeader.Segment(number: info.number)

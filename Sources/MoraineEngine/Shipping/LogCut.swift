@@ -18,6 +18,7 @@ package struct LogCut: Sendable {
   let directory: any StorageDirectory
   /// The last operation that the disk held when the cut was made.
   private let durableSequence: UInt64
+  private let pipeline: CommitPipeline
 
   /// The number of the last operation.
   package var sequence: SequenceNumber { head.lastSequence }
@@ -34,8 +35,14 @@ package struct LogCut: Sendable {
   /// Returns whether the disk holds all bytes of the segment at an index of the manifest's order. A
   /// failed sync of the store's name for a file may drop bytes. A later sync of the backup's name
   /// for the same file does not bring them back.
+  ///
+  /// Where no sync has failed yet, the footer of a full segment may still be in the file cache
+  /// alone: the caller syncs the file, and asks again.
   func isDurable(_ index: Int) -> Bool {
-    segments[index].entry.lastSequence.rawValue <= durableSequence
+    guard segments[index].entry.lastSequence.rawValue <= durableSequence else { return false }
+    // The sync that failed may be that of a footer, which has no sequence number: it was left out
+    // of the count. Only the last segment with records and the one before it can wait for a seal.
+    return index < segments.count - 2 || !pipeline.hasPoison
   }
 
   /// - Complexity: O(segments). What the cut before has of a sealed segment that is mapped is used
@@ -50,6 +57,7 @@ package struct LogCut: Sendable {
     (head.attachment, head.following) = (nil, nil)
     var segments: [SegmentBytes] = []
     segments.reserveCapacity(engine.log.table.order.count)
+    pipeline = engine.pipeline
     durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
     for slot in engine.log.table.order {
       guard let bytes = try engine.lend(slot, pin) else { continue }

@@ -29,8 +29,10 @@ final class SimulatedNames: Sendable {
 
   func add(_ name: String, _ content: SimulatedContent) { state.withLock { $0.set(name, content) } }
 
+  /// Changes nothing where both are names of one file, as POSIX demands.
   func rename(_ source: String, to target: String) {
     state.withLock { state in
+      if state.current[source] === state.current[target] { return }
       state.set(target, state.current[source])
       state.set(source, nil)
     }

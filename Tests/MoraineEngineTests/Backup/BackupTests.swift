@@ -198,6 +198,32 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: the files had their names already, as after a kill before the manifest was
+  /// written. A rename between two names of one file does nothing, so the last segment kept a
+  /// second name in the backup.
+  @Test func repeatedBackupLeavesNoSecondName() async throws {
+    let directory = try TestDirectory()
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
+    configuration.compaction = .manual
+    let store = try Store(at: directory.path, configuration: configuration)
+    var states: [UInt64: BackupBench.State] = [:]
+    let state = try await BackupBench.write(0..<300, to: store, &states)
+    // Also seals the last segment, so that it can be linked.
+    try await store.compact()
+    let backup = FilePath(directory.url.path).appending("backup")
+    let whole = try await store.backup(to: backup)
+    let files = directory.url.appendingPathComponent("backup")
+    try FileManager.default.removeItem(at: files.appendingPathComponent("MANIFEST"))
+    let report = try await store.backup(to: backup)
+    #expect(report.sharedSegmentCount == report.segmentCount)
+    #expect(report.segmentCount == whole.segmentCount)
+    let names = try FileManager.default.contentsOfDirectory(atPath: files.path)
+    #expect(!names.contains("SEGMENT.tmp"), "\(names)")
+    let restored = FilePath(directory.url.path).appending("restored")
+    #expect(try await Store.restore(backup, to: restored).count == state.count)
+    try await store.close()
+  }
+
   /// One call saves a store that is only in memory.
   @Test func aStoreInMemoryIsBackedUpToTheDisk() async throws {
     let directory = try TestDirectory()

@@ -87,6 +87,42 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: the figures of an open segment were believed. One of which the checkpoint counted
+  /// no record was removed. Other wrong figures were listed, and the store could not be opened
+  /// without its checkpoint any more.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional], 0..<4)
+  func checkpointThatMiscountsAnOpenSegmentIsNotUsed(
+    mode: Store.Configuration.IOMode, lie: Int
+  ) async throws {
+    let directory = try await killed(mode)
+    let open = try lastOpenSegment(directory).header.number
+    try CheckpointForgery(directory: directory).change { header, _ in
+      let found = header.segments.firstIndex { $0.number == open }
+      let place = try #require(found)
+      switch lie {
+      case 0: header.segments[place].recordCount = 0
+      case 1: header.segments[place].recordCount += 1
+      case 2: header.segments[place].firstSequence -= 1
+      default: header.segments[place].lastSequence -= 1
+      }
+    }
+    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    #expect(await store.recoveryReport.usedCheckpoint == false)
+    #expect(await store.recoveryReport.checkpointProblem?.file?.hasSuffix(".index") == true)
+    #expect(try await store.count() == 20)
+    try await store.close()
+    for name in try directory.names() where name.hasSuffix(".index") {
+      try FileManager.default.removeItem(at: directory.store.appendingPathComponent(name))
+    }
+    let again = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    for number in 0..<10 {
+      #expect(try await again.value(forKey: Key("old \(number)")) == [1, 2, 3])
+      #expect(try await again.value(forKey: Key("tail \(number)")) == [7, 8, 9])
+    }
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+
   /// Regression: a backup replaced a newer log, and the checkpoint of the newer log stayed in the
   /// directory. It was ignored at first; after the log had grown for a while, the checkpoint seemed
   /// to fit, and hid keys.
