@@ -170,8 +170,9 @@ let package = Package(
     .testTarget(
       name: "MoraineArchiveTests",
       dependencies: [
-        "MoraineArchive", "MoraineEngine", "MoraineFormat", "MoraineStorage", "MoraineTesting",
-        system, .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
+        "Moraine", "MoraineArchive", "MoraineEngine", "MoraineFormat", "MoraineStorage",
+        "MoraineTesting", system,
+        .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
       ],
       swiftSettings: settings
     ),

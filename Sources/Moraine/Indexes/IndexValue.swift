@@ -19,6 +19,9 @@ import MoraineEngine
 ///
 /// The encoded bytes are stored. So the encoding of a type must not change; if it must, change the
 /// name of each index of that type.
+///
+/// An index has a value as it was given where the models' format stores each standard type exactly,
+/// as ``ModelFormat`` says. So the type's own `Codable` implementation must decode what it encodes.
 public protocol IndexValue: Sendable {
   /// Encodes the value. Two values that are equal have equal bytes, and the lesser of two values
   /// has the lesser bytes.

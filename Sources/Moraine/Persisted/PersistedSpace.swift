@@ -153,7 +153,8 @@ extension PersistedSpace {
       let box = state.withLock { state -> (any SettingBox)? in
         guard state.followingNumber == number else { return nil }
         let box = state.boxes[change.key]
-        if box == nil { state.stored[change.key] = stored }
+        // A key without a box that is deleted is as one that never had a record.
+        if box == nil { state.stored[change.key] = stored.bytes == nil ? nil : stored }
         return box
       }
       box?.take(stored, always: false)
@@ -402,28 +403,49 @@ extension PersistedSpace {
 
   /// Commits settings as one batch. A setting that the store has already is not written.
   ///
-  /// - Returns: for each setting the number of the operation that has written it; nil where there
-  ///   is none. The last number of the batch stands for the whole batch: no other operation has a
-  ///   number in between.
+  /// - Returns: for each setting the number of the record that it has in the store, or of a moment
+  ///   at which it had none; nil where nothing was written. Each setting has its own number, which
+  ///   its record is compared with later.
   private func commit(
     _ settings: [(setting: PendingSetting, bytes: [UInt8]?)], to keyspace: Keyspace
   ) async throws(StoreError) -> [UInt64?] {
     let receipt = Mutex<CommitReceipt?>(nil)
     let outcome = try await keyspace.commit(
       durability: nil, onVisible: { done in receipt.withLock { $0 = done } }
-    ) { (batch) throws(StoreError) -> Result<[UInt64?], Never> in
-      var operations: [KeyspaceOperation] = []
-      var known: [UInt64?] = []
+    ) { (batch) throws(StoreError) -> Result<(places: [PlaceOfSetting], count: Int), Never> in
+      var places: [PlaceOfSetting] = []
       for (setting, bytes) in settings {
-        let stored = bytes.flatMap { Self.stored($0, setting, in: keyspace, &batch) }
-        known.append(stored?.sequence.rawValue)
-        if stored == nil { operations.append(KeyspaceOperation(key: setting.key, value: bytes)) }
+        if let stored = bytes.flatMap({ Self.stored($0, setting, in: keyspace, &batch) }) {
+          places.append(.record(stored.sequence.rawValue))
+          continue
+        }
+        let count = batch.count
+        let operation = KeyspaceOperation(key: setting.key, value: bytes)
+        try batch.add([operation], in: keyspace, expiring: keyspace.defaultExpiry)
+        // The setting's own operation comes after those of the keyspace's indexes.
+        places.append(batch.count > count ? .operation(batch.count) : .absent)
       }
-      try batch.add(operations, in: keyspace, expiring: keyspace.defaultExpiry)
-      return .success(known)
+      return .success((places, batch.count))
     }
     let last = receipt.withLock { $0?.sequence?.rawValue }
-    return outcome.get().map { $0 ?? last }
+    let (places, count) = outcome.get()
+    return places.map { (place) -> UInt64? in
+      switch place {
+      case .record(let sequence): sequence
+      case .operation(let position): last.map { $0 - UInt64(count - position) }
+      case .absent: last
+      }
+    }
+  }
+
+  /// Where the store has a setting after a batch.
+  private enum PlaceOfSetting: Sendable {
+    /// The store had the value before, in the record with this number.
+    case record(UInt64)
+    /// The operation with this position in the batch, from 1, has written it.
+    case operation(Int)
+    /// The setting was removed, and had no record.
+    case absent
   }
 
   /// Returns what the store has for a setting, if a put of its bytes would change nothing.

@@ -182,10 +182,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         hasNewFailure = true
       }
     }
-    let time = storeTime
-    while let key = expiries.pop(through: time, where: { members[$1]?.expiry == $0 }) {
-      steps += remove(key)
-    }
+    steps += try await removeEnded()
     if isCut, let limit = query.limit, kept.count < limit {
       feed = nil
       return try await load()
@@ -193,6 +190,33 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     if hasNewFailure { failure = unreadable.first?.value }
     if steps.isEmpty, !hasNewFailure { return nil }
     return QueryUpdate(models: shown, steps: steps, isReload: false, failure: failure)
+  }
+
+  /// Removes the models whose time has come, unless they were renewed: the feed brings a renewed
+  /// model later, and until then it stays as it is.
+  private func removeEnded() async throws(StoreError) -> [QueryStep] {
+    let time = storeTime
+    var keys: [Key] = []
+    while let key = expiries.pop(through: time, where: { members[$1]?.expiry == $0 }) {
+      keys.append(key)
+    }
+    if keys.isEmpty { return [] }
+    let now = try await repository.keyspace.store.snapshot()
+      .keyspace(named: repository.keyspace.name)
+    var steps: [QueryStep] = []
+    for key in keys {
+      // The queue may have a time of a model twice.
+      guard let member = members[key], let end = member.expiry, end <= time else { continue }
+      let expiry = try now.expiry(forKey: key)
+      // The snapshot may be of a moment before the end of the model, and have it still.
+      guard try now.contains(key), expiry ?? .max > time else {
+        steps += remove(key)
+        continue
+      }
+      members[key] = Member(place: member.place, expiry: expiry)
+      if let expiry { expiries.add(expiry, key) }
+    }
+    return steps
   }
 
   /// Returns the present state of the repository, which has the expiries of models; nil when no

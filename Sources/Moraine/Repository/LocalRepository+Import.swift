@@ -35,8 +35,8 @@ extension LocalRepository {
     var latest: [Key: (bytes: [UInt8], row: IndexRow?)] = [:]
     for model in models {
       let key = keys.key(model.id)
-      let row = try indexes?.row(of: model)
-      latest[key] = (try format.encode(model, key, place), row)
+      let bytes = try format.encode(model, key, place)
+      latest[key] = (bytes, try indexes?.row(of: format.asRead(model, bytes, key, place)))
     }
     return try await takeOver(latest, marker, log)
   }

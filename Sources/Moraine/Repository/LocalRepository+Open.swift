@@ -434,11 +434,11 @@ extension LocalRepository {
   /// Does the same as ``prepare()``, for an operation that only reads.
   ///
   /// A repository without models needs no indexes yet. And a store that cannot be written to now,
-  /// for example because the disk is full, can be read nevertheless: queries then decode all
-  /// models.
+  /// for example because the disk is full or because it follows an archive, can be read
+  /// nevertheless: queries then decode all models.
   func prepareToRead() async throws(StoreError) {
     guard let indexes, !isRegistered, first.isEmpty else { return try await prepare() }
-    if indexes.failure.isRecent { return }
+    if indexes.failure.isRecent || keyspace.store.isFollowing { return }
     do throws(StoreError) {
       // Without models, the indexes are added with the first one.
       let catalog = try await indexes.readCatalog()
@@ -490,9 +490,10 @@ extension LocalRepository {
 
 extension LocalRepository {
   /// Adds the declared indexes to the store's catalog. If entries are missing, a task in the
-  /// background adds them.
+  /// background adds them. A store that follows an archive gets them with the first operation after
+  /// its promotion.
   private func register() async throws(StoreError) {
-    guard let indexes else { return }
+    guard let indexes, !keyspace.store.isFollowing else { return }
     let catalog = try await indexes.register()
     let isReady = indexes.numbers.allSatisfy { catalog[$0]?.state == .ready }
     let hasDropped = catalog.indexes.contains { $0.state == .dropped }
@@ -507,7 +508,9 @@ extension LocalRepository {
 
   /// Begins to build indexes again, unless that has failed a short time ago.
   nonisolated func buildInBackground() {
-    guard let indexes, !keyspace.store.isReadOnly, !indexes.failure.isRecent else { return }
+    guard let indexes, !keyspace.store.isReadOnly, !keyspace.store.isFollowing,
+      !indexes.failure.isRecent
+    else { return }
     IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
   }
 }

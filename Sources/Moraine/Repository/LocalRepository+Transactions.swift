@@ -22,7 +22,8 @@ extension LocalRepository {
     try await prepare()
     let key = keys.key(model.id)
     let bytes = try format.encode(model, key, place)
-    try transaction.set(bytes, forKey: key, in: keyspace, row: try indexes?.row(of: model))
+    let row = try indexes?.row(of: format.asRead(model, bytes, key, place))
+    try transaction.set(bytes, forKey: key, in: keyspace, row: row)
   }
 
   /// Deletes the model with an id, if one exists, when the transaction is committed.

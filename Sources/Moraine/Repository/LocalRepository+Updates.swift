@@ -54,8 +54,9 @@ extension LocalRepository {
     try await prepare()
     let (key, keyspace, place) = (keys.key(id), keyspace, place)
     let (format, keys, indexes) = (format, keys, indexes)
+    let isUsed = indexes != nil || !cache.isOff
     let (outcome, receipt) = try await commit {
-      (batch) throws(StoreError) -> Result<Replacement<Model>, Failure> in
+      (batch) throws(StoreError) -> Result<(Model?, Replacement<Model>), Failure> in
       // Value and expiry of one moment: the model may end while the body runs.
       let stored = try batch.storedVersion(forKey: key, in: keyspace)
       let bytes = stored?.value
@@ -66,7 +67,7 @@ extension LocalRepository {
       do throws(Failure) { new = try body(old) } catch { return .failure(error) }
       guard let new else {
         try batch.removeValue(forKey: key, in: keyspace)
-        return .success(Replacement(model: nil, costBytes: 32, expires: false))
+        return .success((nil, Replacement(model: nil, costBytes: 32, expires: false)))
       }
       guard keys.key(new.id) == key else {
         throw StoreError(
@@ -75,17 +76,20 @@ extension LocalRepository {
       }
       let encoded = try format.encode(new, key, place)
       let time = expiry == .unchanged ? stored?.expiry ?? .never : expiry
+      var read = new
       if encoded != bytes || expiry != .unchanged {
+        if isUsed { read = try format.asRead(new, encoded, key, place) }
         try batch.set(
-          encoded, forKey: key, in: keyspace, expiring: time, row: try indexes?.row(of: new))
+          encoded, forKey: key, in: keyspace, expiring: time, row: try indexes?.row(of: read))
       }
-      return .success(
-        Replacement(model: new, costBytes: encoded.count, expires: time != .never))
+      let replacement = Replacement(
+        model: read, costBytes: encoded.count, expires: time != .never)
+      return .success((new, replacement))
     }
-    if case .success(let new) = outcome, let receipt, receipt.sequence != nil {
-      remember(id, new, receipt)
+    if case .success((_, let replacement)) = outcome, let receipt, receipt.sequence != nil {
+      remember(id, replacement, receipt)
     }
-    return outcome.map(\.model)
+    return outcome.map(\.0)
   }
 
   /// Puts a committed model into the cache, which does not look at the clock.

@@ -62,6 +62,11 @@ struct LocalCommits {
   private var latest: UInt64 = 0
   private var later: Set<UInt64> = []
   private(set) var underWay = 0
+  /// So many commits are never under way at the same time.
+  private static var laterLimit: Int { 4096 }
+
+  /// Number of commits after `known` that are remembered.
+  var laterCount: Int { later.count }
 
   mutating func begin() { underWay += 1 }
 
@@ -69,6 +74,9 @@ struct LocalCommits {
     underWay -= 1
     latest = max(latest, commit ?? 0)
     guard let commit, commit > known else { return }
+    // After a commit of another writer `known` stands still until the next restart, and programs
+    // that only write never restart. A number that is too low only makes the cache distrusted.
+    if later.count >= Self.laterLimit { later = [] }
     later.insert(commit)
     while later.remove(known + 1) != nil { known += 1 }
   }
@@ -118,28 +126,30 @@ extension LocalRepository {
     _ models: some Sequence<Model>, expiring expiry: Expiry = .never
   ) async throws(StoreError) {
     var operations: [KeyspaceOperation] = []
-    var saved: [(model: Model, costBytes: Int)] = []
+    var saved: [(id: Model.ID, model: Model, costBytes: Int)] = []
+    let isUsed = indexes != nil || !cache.isOff
     for model in models {
       let key = keys.key(model.id)
       let bytes = try format.encode(model, key, place)
+      let read = try isUsed ? format.asRead(model, bytes, key, place) : model
       operations.append(
-        KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model)))
-      if !cache.isOff { saved.append((model, bytes.count)) }
+        KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: read)))
+      if !cache.isOff { saved.append((model.id, read, bytes.count)) }
     }
     guard let receipt = try await commit(operations, expiring: expiry) else { return }
     // The cache does not look at the clock.
     guard expiry == .never else {
-      for each in saved { cache.remove(each.model.id, at: receipt.sequence?.rawValue ?? 0) }
+      for each in saved { cache.remove(each.id, at: receipt.sequence?.rawValue ?? 0) }
       return
     }
     // The cache gets the number of the batch for each model: lower than those of later batches.
     // Of several models with one id, the store has the last one.
     guard let last = receipt.sequence?.rawValue else { return }
     var seen: Set<Model.ID> = []
-    for each in saved.reversed() where saved.count == 1 || seen.insert(each.model.id).inserted {
+    for each in saved.reversed() where saved.count == 1 || seen.insert(each.id).inserted {
       keep(
         ModelCache.Entry(model: each.model, sequence: last, costBytes: each.costBytes),
-        for: each.model.id, of: receipt)
+        for: each.id, of: receipt)
     }
   }
 
@@ -223,7 +233,8 @@ extension LocalRepository {
       localCommits.end(nil)
       return nil
     }
-    localCommits.end(done.commitCount)
+    // Without a cache, no commit needs to be remembered.
+    localCommits.end(cache.isOff ? nil : done.commitCount)
     return done
   }
 }

@@ -11,6 +11,13 @@ import MoraineEngine
 /// A stored model is migrated when it is read. It is written in the new form when it is saved the
 /// next time. Reading a model of a version above ``version`` throws `.newerFormat`: a program must
 /// not guess the meaning of a later version.
+///
+/// A model should be decoded as it was encoded. JSON and property lists do that with each standard
+/// type. A codec, and an encoder or a decoder with a strategy of the program, may change a value: a
+/// date in ISO 8601 loses its fraction. Indexes and caches then take the model as it is decoded,
+/// which costs one decoding for each save, and saving a model that cannot be decoded again throws
+/// `.encodingFailed`. A change that the model's own `Codable` implementation makes is not noticed:
+/// indexes and caches have such a model as it was given.
 public struct ModelFormat<Model: Sendable>: Sendable {
   /// The version that is written, from 1.
   public let version: Int
@@ -22,11 +29,13 @@ public struct ModelFormat<Model: Sendable>: Sendable {
   private let comparing: @Sendable (Model) throws -> [UInt8]
   private var readers: [Int: @Sendable ([UInt8]) throws -> Model]
   private let codec: any ModelCodec
+  /// Whether each value of a standard type is decoded as it was encoded.
+  private let isExact: Bool
   /// Decodes many bodies of the current version at once; nil where that is not faster.
   private let readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])?
 
   init(
-    version: Int, codec: any ModelCodec,
+    version: Int, codec: any ModelCodec, isExact: Bool,
     opening: @escaping @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8]),
     writing: @escaping @Sendable (Model) throws -> [UInt8],
     comparing: (@Sendable (Model) throws -> [UInt8])? = nil,
@@ -39,6 +48,7 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     self.comparing = comparing ?? writing
     self.readingTogether = readingTogether
     self.codec = codec
+    self.isExact = isExact
     readers = [version: { try codec.decode(Model.self, from: $0) }]
   }
 
@@ -86,6 +96,24 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     do { return try writing(model) } catch {
       throw StoreError(
         .encodingFailed, "the \(noun) '\(key)' cannot be encoded: \(error)", file: place)
+    }
+  }
+
+  /// Returns the model that decoding an encoded model gives.
+  ///
+  /// Indexes and caches take this model, because all other answers come from the stored bytes. A
+  /// program's own encoder or codec may change a value, for example drop the fraction of a date.
+  ///
+  /// - Parameter bytes: the model, encoded.
+  /// - Throws: `.encodingFailed` when the format cannot decode what it has written.
+  func asRead(
+    _ model: Model, _ bytes: [UInt8], _ key: Key, _ place: String
+  ) throws(StoreError) -> Model {
+    if isExact { return model }
+    do throws(StoreError) { return try decode(bytes, key, place) } catch {
+      throw StoreError(
+        .encodingFailed, "the format cannot decode what it has written: \(error.message)",
+        file: place)
     }
   }
 
@@ -160,18 +188,20 @@ extension ModelFormat where Model: Codable {
   ///   - codec: converts models to bytes and back.
   ///   - version: the version that is written, from 1.
   public static func codec(_ codec: some ModelCodec, version: Int = 1) -> ModelFormat {
-    versioned(codec, version: version, marksTheFirst: true)
+    versioned(codec, version: version, marksTheFirst: true, isExact: false)
   }
 
   /// Returns a format with version marks.
   ///
-  /// - Parameter marksTheFirst: whether models of version 1 have a mark too. If not, the codec's
-  ///   bytes must not begin with "v".
+  /// - Parameters:
+  ///   - marksTheFirst: whether models of version 1 have a mark too. If not, the codec's bytes must
+  ///     not begin with "v".
+  ///   - isExact: whether each value of a standard type is decoded as it was encoded.
   static func versioned(
-    _ codec: some ModelCodec, version: Int, marksTheFirst: Bool
+    _ codec: some ModelCodec, version: Int, marksTheFirst: Bool, isExact: Bool
   ) -> ModelFormat {
     ModelFormat(
-      version: version, codec: codec,
+      version: version, codec: codec, isExact: isExact,
       opening: { try VersionMark.open($0, isOptional: !marksTheFirst) },
       writing: { model in
         let bytes = try codec.encode(model)
@@ -225,7 +255,7 @@ extension ModelFormat where Model: Codable {
   ) -> ModelFormat {
     let body = JSONBody(encoder: encoder, decoder: decoder)
     return ModelFormat(
-      version: version, codec: body, opening: JSONBody.open,
+      version: version, codec: body, isExact: body.isExact, opening: JSONBody.open,
       writing: { JSONBody.mark(try body.encode($0), version) },
       comparing: { try body.sorted($0) },
       readingTogether: { try body.decode([Model].self, from: JSONBody.array($0)) })
@@ -240,6 +270,23 @@ private struct JSONBody: ModelCodec {
   private static let end = UInt8(ascii: "}")
   let encoder: JSONEncoder
   let decoder: JSONDecoder
+
+  /// Whether each value of a standard type is decoded as it was encoded. Only the strategies that
+  /// both have at first are known for that: others round dates, or rename members.
+  var isExact: Bool {
+    guard type(of: encoder) == JSONEncoder.self, type(of: decoder) == JSONDecoder.self,
+      encoder.userInfo.isEmpty, decoder.userInfo.isEmpty,
+      case .deferredToDate = encoder.dateEncodingStrategy,
+      case .deferredToDate = decoder.dateDecodingStrategy,
+      case .base64 = encoder.dataEncodingStrategy,
+      case .base64 = decoder.dataDecodingStrategy,
+      case .throw = encoder.nonConformingFloatEncodingStrategy,
+      case .throw = decoder.nonConformingFloatDecodingStrategy,
+      case .useDefaultKeys = encoder.keyEncodingStrategy,
+      case .useDefaultKeys = decoder.keyDecodingStrategy
+    else { return false }
+    return true
+  }
 
   func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
     [UInt8](try encoder.encode(value))
@@ -309,7 +356,7 @@ extension ModelFormat where Model: Codable {
   /// version number.
   public static func propertyList(version: Int = 1) -> ModelFormat {
     // A property list begins with "bplist", which cannot be taken for a version mark.
-    versioned(PropertyListCodec(), version: version, marksTheFirst: false)
+    versioned(PropertyListCodec(), version: version, marksTheFirst: false, isExact: true)
   }
 }
 

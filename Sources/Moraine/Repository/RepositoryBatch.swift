@@ -53,13 +53,14 @@ where Model.ID: Sendable {
   ) throws(StoreError) {
     let key = parts.keys.key(model.id)
     let bytes = try parts.format.encode(model, key, parts.place)
-    let row = try parts.indexes?.row(of: model)
+    let read = try parts.format.asRead(model, bytes, key, parts.place)
+    let row = try parts.indexes?.row(of: read)
     let (time, expires) = try resolved(expiry, key)
     add(
       Change(
         id: model.id,
         operation: KeyspaceOperation(key: key, value: bytes, row: row, expiry: time),
-        replacement: Replacement(model: model, costBytes: bytes.count, expires: expires)))
+        replacement: Replacement(model: read, costBytes: bytes.count, expires: expires)))
   }
 
   /// Deletes the model with an id, if one exists, when the batch ends.

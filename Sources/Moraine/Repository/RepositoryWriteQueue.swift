@@ -98,7 +98,8 @@ where Model.ID: Sendable {
   private func operation(saving model: Model) throws(StoreError) -> KeyspaceOperation {
     let key = keys.key(model.id)
     let bytes = try format.encode(model, key, place)
-    return KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model))
+    let row = try indexes?.row(of: format.asRead(model, bytes, key, place))
+    return KeyspaceOperation(key: key, value: bytes, row: row)
   }
 }
 

@@ -307,6 +307,39 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($ratio.error == nil)
   }
 
+  /// Regression: all settings of a batch had its last number, so the records of the others seemed
+  /// to be older than their values. A reload kept the value and its error, and the next save wrote
+  /// it.
+  @Test func reloadDiscardsAValueThatWasSavedWithOthers() async throws {
+    let memory = Store.inMemory()
+    let keyspace = try memory.keyspace(named: "settings")
+    let store = try await PersistedStore(keyspace)
+    @Persisted("one", in: store) var one = 1.0
+    @Persisted("two", in: store) var two = 1.0
+    try await memory.suspend()
+    one = 2
+    two = 3
+    await #expect(throws: StoreError.self) { try await store.save() }
+    try await memory.resume()
+    // Both are kept, so they are one batch.
+    try await store.save()
+    #expect(try await memory.lastSequence() == SequenceNumber(rawValue: 2))
+    one = .infinity
+    two = .infinity
+    for projection in [$one, $two] {
+      await #expect(throws: StoreError.self) { try await projection.save() }
+    }
+    for projection in [$one, $two] {
+      try await projection.reload()
+      #expect(projection.error == nil)
+    }
+    #expect(one == 2)
+    #expect(two == 3)
+    try await store.save()
+    #expect($one.error == nil)
+    #expect($two.error == nil)
+  }
+
   @Test func closedStoreIsAnErrorForSavesAndNotForReads() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("theme", in: store) var theme = Theme.light

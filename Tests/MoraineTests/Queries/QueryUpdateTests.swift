@@ -113,6 +113,37 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a model that was saved again before its end left the result at its earlier end,
+  /// and came back with the next change.
+  @Test func modelThatWasRenewedStaysInTheResult() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let people = try LocalRepository<Person>(in: store, named: "people")
+    try await people.save(Person(id: 1, age: 3, city: "Bern"), expiring: .after(.seconds(10)))
+    let query = people.query(where: \.age, is: 3)
+    var iterator = query.updates.makeAsyncIterator()
+    var ids = try #require(await iterator.next(isolation: nil)).models.map(\.id)
+    #expect(ids == [1])
+    clock.advance(by: .seconds(9))
+    try await people.save(Person(id: 1, age: 3, city: "Bern"), expiring: .after(.seconds(10)))
+    clock.advance(by: .seconds(2))
+    // This change is there to be waited for.
+    try await people.save(Person(id: 2, age: 3, city: "Bern"))
+    while !ids.contains(2) {
+      ids = try #require(await iterator.next(isolation: nil)).models.map(\.id)
+      #expect(ids.contains(1))
+    }
+    // Its new end counts.
+    clock.advance(by: .seconds(8))
+    while ids.contains(1) {
+      ids = try #require(await iterator.next(isolation: nil)).models.map(\.id)
+    }
+    #expect(ids == [2])
+    try await store.close()
+  }
+
   @Test(arguments: 0..<16 as Range<UInt64>)
   func observedQueryEqualsTheQueryAfterEachChange(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)

@@ -45,4 +45,24 @@ import Testing
     #expect(!commits.isLatest(19))
     #expect(commits.isLatest(21))
   }
+
+  /// Regression: after a commit of another writer, a repository that only wrote remembered each of
+  /// its own commits for ever.
+  @Test func foreignCommitDoesNotMakeOwnCommitsPileUp() {
+    var commits = LocalCommits()
+    commits.restart(at: 9)
+    // The commit 10 is another writer's.
+    for number in 11...100_000 as ClosedRange<UInt64> {
+      commits.begin()
+      commits.end(number)
+    }
+    #expect(commits.laterCount <= 4096)
+    #expect(commits.known == 9)
+    #expect(commits.isLatest(100_000))
+    commits.restart(at: 100_000)
+    commits.begin()
+    commits.end(100_001)
+    #expect(commits.known == 100_001)
+    #expect(commits.laterCount == 0)
+  }
 }
