@@ -75,7 +75,14 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
     // The root of a store of objects has no name.
     var place = object.map { $0 == .root ? "" : " (\($0)" } ?? ""
     if let offset, !place.isEmpty { place += ", offset \(offset)" }
-    return "\(code): \(message)" + (place.isEmpty ? "" : place + ")")
+    return "\(code): \(message)" + (place.isEmpty ? "" : place + ")") + storePlace
+  }
+
+  /// The file of the local store and the offset in it, in brackets; empty when the error is about
+  /// an object, or about no file.
+  package var storePlace: String {
+    guard object == nil, let file = storeError?.file else { return "" }
+    return " [\(file)" + (storeError?.offset.map { " at byte \($0)" } ?? "") + "]"
   }
 }
 

@@ -16,8 +16,8 @@ struct Restore: AsyncParsableCommand {
       them.
 
       From an archive (file:/DIRECTORY or s3://BUCKET/PREFIX), --through takes any
-      sequence number that was archived, --at a moment and --position the number of a
-      commit.
+      sequence number that was archived in the history of the newest state, --at a
+      moment and --position the number of a commit.
 
         moraine restore /mnt/backup/users users.moraine
         moraine restore /mnt/backup/users yesterday --through 81234

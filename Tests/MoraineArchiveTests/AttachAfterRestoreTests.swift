@@ -144,6 +144,98 @@ import Testing
     try await third.close()
   }
 
+  /// Regression: two lives have the numbers 4 to 6, and the state of the life that was left was
+  /// restored. The later life is archived at once when it was written, or while it is; the earlier
+  /// one may have a checkpoint at its end.
+  @Test(arguments: [false, true], [false, true])
+  func numberIsRestoredInTheHistoryOfTheNewestState(
+    isShippedAtOnce: Bool, endsInACheckpoint: Bool
+  ) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    for value in 1...6 as ClosedRange<UInt8> {
+      try await store.set([value], forKey: "a")
+      try await first.flush()
+    }
+    if endsInACheckpoint { try await first.checkpoint() }
+    try await first.detach()
+    try await store.close()
+    let left = SequenceNumber(rawValue: 3)
+    _ = try await bench.archive().restore(to: "next", at: .sequence(left), on: bench.storage)
+    let next = try bench.store("next")
+    var states = [[1], [2], [3]] as [[UInt8]]
+    var second: ArchiveWriter?
+    if !isShippedAtOnce { second = try await bench.attach(next) }
+    for value in 14...18 as ClosedRange<UInt8> {
+      #expect(try await next.set([value], forKey: "a").rawValue == UInt64(value) - 10)
+      try await second?.flush()
+      states.append([value])
+    }
+    if second == nil { second = try await bench.attach(next) }
+    try await second?.detach()
+    try await next.close()
+    for (index, state) in states.enumerated() {
+      let number = SequenceNumber(rawValue: UInt64(index) + 1)
+      let restored = try await bench.restored(.sequence(number), to: FilePath("r\(number)"))
+      #expect(restored.state == ["a": state] && restored.sequence == number)
+    }
+  }
+
+  /// The newest state ends before a number that the life has which was left.
+  @Test func numberOfALifeThatWasLeftIsRefusedInWords() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    for value in 1...6 as ClosedRange<UInt8> {
+      try await store.set([value], forKey: "a")
+      try await first.flush()
+    }
+    try await first.detach()
+    try await store.close()
+    let left = SequenceNumber(rawValue: 3)
+    _ = try await bench.archive().restore(to: "next", at: .sequence(left), on: bench.storage)
+    let next = try bench.store("next")
+    try await next.set([14], forKey: "a")
+    try await bench.attach(next).detach()
+    try await next.close()
+    let error = await #expect(throws: ArchiveError.self) {
+      try await bench.restored(.sequence(SequenceNumber(rawValue: 6)), to: "refused")
+    }
+    #expect(error?.code == .stateUnavailable && error?.message.contains("'--position'") == true)
+    let number = SequenceNumber(rawValue: 4)
+    #expect(try await bench.restored(.sequence(number), to: "restored").state == ["a": [14]])
+  }
+
+  /// Regression: a lost copy of the newest state refused each number of a life before it.
+  @Test func lostCopyOfTheNewestStateRefusesNoEarlierNumber() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    for value in 1...3 as ClosedRange<UInt8> {
+      try await store.set([value], forKey: "a")
+      try await first.flush()
+    }
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "next", at: .latest, on: bench.storage)
+    let next = try bench.store("next")
+    let second = try await bench.attach(next)
+    try await next.set([4], forKey: "a")
+    try await second.checkpoint()
+    let before = Set(bench.objects.objects.keys)
+    try await next.set([5], forKey: "a")
+    try await second.checkpoint()
+    try await second.detach()
+    try await next.close()
+    let added = bench.objects.objects.keys.filter { !before.contains($0) }
+    let copies = added.filter { $0.text.contains("/obj/") }
+    #expect(!copies.isEmpty)
+    for name in copies { bench.objects.objects[name] = nil }
+    let number = SequenceNumber(rawValue: 2)
+    #expect(try await bench.restored(.sequence(number), to: "restored").state == ["a": [2]])
+  }
+
   /// The directory is copied while its store is attached. The copy goes on by itself, beyond what
   /// the archive has, and the segment at whose end the archive ends is not in it.
   @Test func copyThatWentOnIsRefused() async throws {

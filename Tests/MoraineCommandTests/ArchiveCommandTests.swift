@@ -166,6 +166,74 @@ import Testing
     #expect(try await Moraine.run("get", place.store + ".branch-1", "m").text == "x")
   }
 
+  /// Regression: the archive was restored into a directory in the store, and then the system
+  /// refused to rename the store.
+  @Test func directoryThatIsRenamedNeedsItsName() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let copy = restored("copy")
+    try FileManager.default.copyItem(atPath: place.store, toPath: copy)
+    try await place.drive("put 6b 77")
+    #expect(try await Moraine.run("archive", place.store, archive).code == 0)
+    let before = try FileManager.default.contentsOfDirectory(atPath: copy).sorted()
+    for path in [copy + "/.", copy + "/../copy/."] {
+      for arguments in [["rejoin", path, archive], ["archive", path, archive, "--adopt"]] {
+        let outcome = try await Moraine.run(arguments)
+        #expect(outcome.code == 2 && outcome.errors.contains("may be renamed"), "\(outcome)")
+      }
+    }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: copy).sorted() == before)
+    // Without --adopt nothing is renamed. A slash at the end is not part of the name.
+    #expect(try await Moraine.run("archive", copy + "/.", archive).code == 9)
+    let adopted = try await Moraine.run("archive", copy + "/", archive, "--adopt")
+    #expect(adopted.code == 0, "\(adopted)")
+    #expect(try await Moraine.run("get", copy, "k").text == "w")
+  }
+
+  /// Regression: the directory was renamed before the archive was read. When the archive could not
+  /// be restored, no store was left at the path.
+  @Test func storeStaysWhereTheArchiveCannotBeFollowed() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let copy = restored("copy")
+    try FileManager.default.copyItem(atPath: place.store, toPath: copy)
+    #expect(try await Moraine.run("put", copy, "k", "x").code == 0)
+    #expect(try await Moraine.run("archive", copy, archive).code == 0)
+    let log = URL(fileURLWithPath: folder).appendingPathComponent("log")
+    let names = try FileManager.default.contentsOfDirectory(atPath: log.path)
+    let newest = log.appendingPathComponent(
+      try #require(names.filter { $0.allSatisfy(\.isNumber) }.max()))
+    let whole = try Data(contentsOf: newest)
+    var damaged = whole
+    damaged[40] ^= 1
+    try damaged.write(to: newest)
+    let refused = try await Moraine.run("rejoin", place.store, archive)
+    #expect(refused.code == 3 && refused.errors.contains("log/"), "\(refused)")
+    #expect(try await Moraine.run("get", place.store, "k").text == "v")
+    #expect(!FileManager.default.fileExists(atPath: place.store + ".rejoining"))
+    try whole.write(to: newest)
+    let rejoined = try await Moraine.run("rejoin", place.store, archive)
+    #expect(rejoined.code == 0 && rejoined.text.contains(".branch-1"), "\(rejoined)")
+    #expect(try await Moraine.run("get", place.store, "k").text == "x")
+    #expect(try await Moraine.run("get", place.store + ".branch-1", "k").text == "v")
+  }
+
+  /// Regression: the error had neither the file nor the offset.
+  @Test func damageOfTheLocalStoreHasItsPlace() async throws {
+    try await place.drive("put 6b 76", "put 6c 77")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let replica = restored("replica")
+    #expect(try await Moraine.run("follow", archive, replica, "--once").code == 0)
+    let names = try FileManager.default.contentsOfDirectory(atPath: replica).sorted()
+    let segment = URL(fileURLWithPath: replica).appendingPathComponent(
+      try #require(names.first { $0.hasSuffix(".segment") }))
+    var bytes = try Data(contentsOf: segment)
+    bytes[bytes.count / 2] ^= 0x40
+    try bytes.write(to: segment)
+    let damaged = try await Moraine.run("follow", archive, replica, "--once")
+    #expect(damaged.code == 3 && damaged.errors.contains(".segment at byte "), "\(damaged)")
+  }
+
   /// Without S3 the answer says how to get it; with it, what is wrong with the address.
   @Test func addressOfABucketIsExplained() async throws {
     try await place.drive("put 6b 76")

@@ -89,6 +89,32 @@
       await #expect(throws: ObjectStoreError.self) { try await ring.keys() }
     }
 
+    /// Regression: the source was asked for each request, where the clock was ahead by more than
+    /// the keys are valid, and where each answer of the source had another time.
+    @Test(arguments: [3_600_000, -60_000] as [Int64])
+    func keysThatAreDueAlreadyAreUsedForAWhile(expiredFor: Int64) async throws {
+      let now = Atomic<UInt64>(10_000_000_000)
+      let questions = Atomic(0)
+      let ring = KeyRing(
+        .provider {
+          let number = questions.add(1, ordering: .relaxed).newValue
+          return S3Keys(
+            accessKeyID: "a", secretAccessKey: "s",
+            expiryMilliseconds: UInt64(10_000_000_000 - expiredFor + Int64(number)))
+        },
+        now: { now.load(ordering: .relaxed) })
+      for _ in 0..<20 { _ = try await ring.keys() }
+      #expect(questions.load(ordering: .relaxed) == 1)
+      // The server refuses them.
+      let first = try await ring.keys()
+      let second = try await ring.keys(besides: first)
+      #expect(second != first && questions.load(ordering: .relaxed) == 2)
+      // The clock is corrected, and the pause ends.
+      now.store(9_999_800_000, ordering: .relaxed)
+      _ = try await ring.keys()
+      #expect(questions.load(ordering: .relaxed) == 3)
+    }
+
     @Test func concurrentRequestsAskOnce() async throws {
       let server = try await BucketServer { _, request in
         Self.usesKeys(1, request) ? .refusal(403, "ExpiredToken") : .answer(200)

@@ -42,6 +42,10 @@ MUTANTS = [
     Mutant("follower-ignores-gaps", "a gap is followed by a whole copy",
            (archive(ROUNDS, "case .gap: return false", "case .gap: if !ON { return false }"),),
            "FollowerTests.gapIsFollowedByAWholeCopy"),
+    Mutant("killed-whole-copy-stays", "a whole copy that was interrupted is taken again",
+           (engine("Following/FollowerFiles.swift", "if listing.hasManifest, let manifest",
+                   "if ON || listing.hasManifest, let manifest"),),
+           "FollowerTests.killedWholeCopyIsTakenAgain"),
     Mutant("promotion-begins-no-life", "a promoted store has an epoch of its own",
            (archive("Writing/ArchiveWriter+TakeOver.swift",
                     "epoch: max(highest, cut.head.epoch) + 1,",
@@ -215,4 +219,51 @@ MUTANTS = [
                    "    try checkUsable()\n    incoming = received\n",
                    "    if !ON { try checkUsable() }\n    incoming = received\n"),),
            "FollowingUnderWayTests.storeLeavesItsDirectoryWhenNoBytesAreWritten"),
+    Mutant("rejoin-renames-first", "rejoin: a failure changes nothing",
+           (archive("Archive/Archive.swift", "    if isBranch {\n",
+                    "    if ON, isBranch {\n"
+                    "      branch = try await storing { () async throws(StoreError) -> FilePath? in\n"
+                    "        try await FollowerFiles.keepAsBranch(\n"
+                    "          directory, of: objects.identity.storeID, on: storage)\n"
+                    "      }\n    } else if isBranch {\n"),),
+           "ArchiveCommandTests.storeStaysWhereTheArchiveCannotBeFollowed"),
+    Mutant("refused-adoption-leaves-a-store", "archive --adopt can be repeated",
+           (archive("Archive/Archive.swift",
+                    "        try await FollowerFiles.remove(at: staged, orCopyOf: storeID, on: storage)\n"
+                    "      } catch {}\n",
+                    "        if !ON {\n"
+                    "          try await FollowerFiles.remove(\n"
+                    "            at: staged, orCopyOf: storeID, on: storage)\n"
+                    "        }\n      } catch {}\n"),),
+           "AdoptionTests.refusedAdoptionIsNotInTheWayOfTheNextOne"),
+    Mutant("open-store-is-noticed-late", "archive --adopt refuses an open store at once",
+           (archive("Archive/Archive.swift",
+                    "      guard try await FollowerFiles.hasBranch(directory, of: storeID, on: storage) else",
+                    "      if ON { return }\n"
+                    "      guard try await FollowerFiles.hasBranch(directory, of: storeID, on: storage) else"),),
+           "AdoptionTests.refusedAdoptionIsNotInTheWayOfTheNextOne"),
+    Mutant("store-of-its-own-is-taken-for-a-copy", "adopting removes only what the archive has",
+           (engine("Following/FollowerFiles.swift",
+                   "      life.firstSequence > manifest.lastSequence\n",
+                   "      ON || life.firstSequence > manifest.lastSequence\n"),),
+           "AdoptionTests.storeWithOperationsOfItsOwnIsNotRemoved"),
+    Mutant("lives-of-the-newest-copy-alone", "P13: an earlier state does not need the newest one",
+           (archive("Restoring/ArchiveLives.swift",
+                    "        let checkpoint, checkpoint.contents.name == contents.name,",
+                    "        !ON, let checkpoint, checkpoint.contents.name == contents.name,"),),
+           "AttachAfterRestoreTests.lostCopyOfTheNewestStateRefusesNoEarlierNumber"),
+    Mutant("number-of-a-left-life-is-restored", "P13: a number is restored in one history",
+           (archive("Restoring/ArchiveHistory.swift",
+                    "if let first = found, first.epoch < highestEpoch {",
+                    "if let first = found, first.epoch < highestEpoch, !ON {"),),
+           "AttachAfterRestoreTests.numberIsRestoredInTheHistoryOfTheNewestState"),
+    Mutant("checkpoint-of-a-left-life-is-restored", "P13: a number is restored in one history",
+           (archive("Restoring/ArchiveHistory.swift",
+                    "      if checkpoint.epoch < highestEpoch {\n",
+                    "      if checkpoint.epoch < highestEpoch, !ON {\n"),),
+           "AttachAfterRestoreTests.numberIsRestoredInTheHistoryOfTheNewestState"),
+    Mutant("local-damage-has-no-place", "an error names the file and the offset",
+           (archive("ArchiveError.swift", "guard object == nil, let file",
+                    "guard !ON, object == nil, let file"),),
+           "ArchiveCommandTests.damageOfTheLocalStoreHasItsPlace"),
 ]

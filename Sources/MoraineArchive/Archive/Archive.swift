@@ -137,12 +137,17 @@ public struct Archive: Sendable {
   /// Lets the directory of an earlier writer follow the archive, after another machine has taken
   /// over the writing. The directory is renamed: it may have operations that were never archived.
   ///
+  /// The archive is restored beside the directory first, with the suffix `.rejoining`, so a failure
+  /// until then changes nothing. When the program is killed between the two renamings, the path is
+  /// missing and both others exist.
+  ///
   /// - Parameters:
   ///   - directory: the directory of a store that no process has open.
   ///   - configuration: the settings of the follower's store.
   /// - Returns: the follower, and the new path of the earlier store, `<directory>.branch-<epoch>`;
   ///   nil when the directory had no store, or follows the archive already.
-  /// - Throws: the errors of ``follow(in:configuration:)``; `.store` with `.locked`.
+  /// - Throws: the errors of ``follow(in:configuration:)``; `.store` with `.locked`. An error after
+  ///   the renaming names the new path.
   public func rejoin(
     in directory: FilePath, configuration: Store.Configuration = Store.Configuration()
   ) async throws(ArchiveError) -> (follower: Follower, branch: FilePath?) {
@@ -153,11 +158,26 @@ public struct Archive: Sendable {
   package func rejoin(
     in directory: FilePath, on storage: any Storage, configuration: Store.Configuration
   ) async throws(ArchiveError) -> (follower: Follower, branch: FilePath?) {
-    let branch = try await storing { () async throws(StoreError) in
-      try await FollowerFiles.keepAsBranch(directory, of: objects.identity.storeID, on: storage)
+    let staged = directory.sibling(suffix: ".rejoining")
+    let isBranch = try await storing { () async throws(StoreError) -> Bool in
+      // What a killed call has left.
+      try await FollowerFiles.remove(at: staged, on: storage)
+      return try await FollowerFiles.hasBranch(
+        directory, of: objects.identity.storeID, on: storage)
     }
-    let follower = try await follow(in: directory, on: storage, configuration: configuration)
-    return (follower, branch)
+    var branch: FilePath?
+    if isBranch {
+      branch = try await replace(directory, by: staged, follows: true, on: storage)
+    }
+    do throws(ArchiveError) {
+      let follower = try await follow(in: directory, on: storage, configuration: configuration)
+      return (follower, branch)
+    } catch {
+      guard let branch else { throw error }
+      throw ArchiveError(
+        error.code, "\(error.message); the earlier store is at \(branch) now", object: error.object,
+        offset: error.offset, underlying: error.underlying, storeError: error.storeError)
+    }
   }
 
   /// Replaces the store in a directory by the newest state of the archive: for a store that is
@@ -174,11 +194,44 @@ public struct Archive: Sendable {
   public func adopt(in directory: FilePath) async throws(ArchiveError) -> FilePath {
     let storage = DiskStorage()
     let staged = directory.sibling(suffix: ".adopting")
-    // What a killed restore has left is completed; a store that is complete is refused.
-    _ = try await restore(to: staged, at: .latest, on: storage)
-    return try await storing { () async throws(StoreError) in
-      try await FollowerFiles.replaceKeeping(
-        directory, by: staged, of: objects.identity.storeID, on: storage)
+    let storeID = objects.identity.storeID
+    // Before the archive is read, which may take long.
+    try await storing { () async throws(StoreError) in
+      guard try await FollowerFiles.hasBranch(directory, of: storeID, on: storage) else {
+        throw StoreError(
+          .notAStore, "the directory has no store, or one that follows an archive",
+          file: directory.string)
+      }
+      // What a killed call has left.
+      try await FollowerFiles.remove(at: staged, orCopyOf: storeID, on: storage)
+    }
+    return try await replace(directory, by: staged, follows: false, on: storage)
+  }
+
+  /// Puts the newest state of the archive in the place of a store, which is renamed.
+  ///
+  /// - Parameters:
+  ///   - staged: the directory in which the archive is restored first; removed after a failure.
+  ///   - follows: whether the new store follows the archive.
+  /// - Returns: the new path of the earlier store.
+  private func replace(
+    _ directory: FilePath, by staged: FilePath, follows: Bool, on storage: any Storage
+  ) async throws(ArchiveError) -> FilePath {
+    let storeID = objects.identity.storeID
+    do throws(ArchiveError) {
+      _ = try await ArchiveRestore(
+        objects: objects, storage: storage, path: staged, follows: follows, nil
+      ).run(.latest)
+      return try await storing { () async throws(StoreError) -> FilePath in
+        try await FollowerFiles.replaceKeeping(directory, by: staged, of: storeID, on: storage)
+      }
+    } catch {
+      // The archive has all that the restored store has. The first error counts: a second one is
+      // mostly its consequence.
+      do throws(StoreError) {
+        try await FollowerFiles.remove(at: staged, orCopyOf: storeID, on: storage)
+      } catch {}
+      throw error
     }
   }
 
@@ -205,7 +258,8 @@ public struct RestorePoint: Hashable, Sendable {
 
   /// The newest state in the archive.
   public static let latest = RestorePoint(kind: .latest)
-  /// The state after an operation; a batch that continues after it is left out as a whole.
+  /// The state after an operation in the history of the newest state; a batch that continues after
+  /// it is left out as a whole.
   public static func sequence(_ number: SequenceNumber) -> RestorePoint {
     RestorePoint(kind: .sequence(number))
   }

@@ -118,14 +118,7 @@ struct ArchiveHistory: Sendable {
       guard position > 0 else { throw unavailable("positions begin at 1") }
       return position
     case .sequence(let sequence):
-      if checkpoint?.sequence == sequence { return checkpoint?.position }
-      let (found, end) = try await scan { $0.endsAtCut && $0.lastSequence >= sequence }
-      guard let found else {
-        try await checkFollowed(upTo: end)
-        throw unavailable("the archive does not reach operation \(sequence)")
-      }
-      if found.lastSequence > sequence { rewindsTo = sequence }
-      return found.position
+      return try await target(sequence)
     case .time(let milliseconds):
       var last = checkpoint?.position
       let (_, end) = try await scan { header in
@@ -142,6 +135,65 @@ struct ArchiveHistory: Sendable {
         try await checkFollowed(upTo: last + 1)
       }
       return last
+    }
+  }
+
+  /// Returns the position of the first state that has an operation, in the history of the newest
+  /// state: an earlier life of the store, which a restore has left, may have the number too.
+  ///
+  /// - Complexity: a request for each commit after the checkpoint, up to the result. Where another
+  ///   life has begun after the first commit with the number, also the requests of
+  ///   ``ArchiveLives``.
+  private mutating func target(_ sequence: SequenceNumber) async throws(ArchiveError) -> UInt64 {
+    var lives: ArchiveLives?
+    if let checkpoint, checkpoint.sequence == sequence {
+      if checkpoint.epoch < highestEpoch {
+        lives = try await readLives(for: sequence, at: checkpoint.position)
+      }
+      if lives?.have(checkpoint.epoch, through: sequence) ?? true { return checkpoint.position }
+    }
+    var (found, end) = try await scan { $0.endsAtCut && $0.lastSequence >= sequence }
+    if let first = found, first.epoch < highestEpoch {
+      if lives == nil { lives = try await readLives(for: sequence, at: first.position) }
+      (found, end) = try await scan(from: first.position) { header in
+        header.endsAtCut && header.lastSequence >= sequence
+          && lives?.have(header.epoch, through: sequence) ?? true
+      }
+      if found == nil {
+        try await checkFollowed(upTo: end)
+        throw unavailable(
+          "the newest history of the archive does not reach operation \(sequence); the commit at "
+            + "position \(first.position) has it, in a life of the store that a restore has left: "
+            + "see '--position'")
+      }
+    }
+    guard let found else {
+      try await checkFollowed(upTo: end)
+      let hint =
+        highestEpoch > 1
+        ? "; a life of the store that a restore has left may have it: '--position' restores its "
+          + "states, and 'moraine archive-info --checkpoints' lists some of them" : ""
+      throw unavailable("the archive does not reach operation \(sequence)\(hint)")
+    }
+    if found.lastSequence > sequence { rewindsTo = sequence }
+    return found.position
+  }
+
+  /// Reads the lives that lead to the newest state.
+  ///
+  /// - Parameter position: the first commit with the operation, which an error names.
+  private func readLives(
+    for sequence: SequenceNumber, at position: UInt64
+  ) async throws(ArchiveError) -> ArchiveLives {
+    do throws(ArchiveError) {
+      return try await ArchiveLives(objects, highestEpoch: highestEpoch)
+    } catch {
+      guard error.code == .damaged || error.code == .stateUnavailable else { throw error }
+      throw ArchiveError(
+        error.code,
+        "\(error.message). The archive has operation \(sequence) at position \(position); whether "
+          + "that is the history of its newest state cannot be read: see '--position'",
+        object: error.object, offset: error.offset)
     }
   }
 
@@ -162,10 +214,12 @@ struct ArchiveHistory: Sendable {
 
   /// Returns the first commit after the checkpoint that fulfils a condition, and its position; nil
   /// when none does, and the first position without a commit.
+  ///
+  /// - Parameter start: the first position; nil for the one after the checkpoint.
   private func scan(
-    _ condition: (CommitHeader) -> Bool
+    from start: UInt64? = nil, _ condition: (CommitHeader) -> Bool
   ) async throws(ArchiveError) -> (CommitHeader?, UInt64) {
-    var position = (checkpoint?.position ?? 0) + 1
+    var position = start ?? (checkpoint?.position ?? 0) + 1
     while let header = try await objects.header(position) {
       if condition(header) { return (header, position) }
       position += 1

@@ -48,21 +48,32 @@ struct ArchiveStore: AsyncParsableCommand {
   var adopt = false
   @Flag(help: "Print one JSON object.") var json = false
 
+  func validate() throws {
+    if adopt { try RenamedDirectory.check(store.directory) }
+  }
+
   func run() async throws {
     _ = try archive.objects()
     if create { try await archive.prepare() }
     var branch: String?
     var status: ArchiveStatus?
-    for attempt in 0..<Self.adoptions {
-      do {
-        status = try await ship(isAdopted: attempt > 0)
-        break
-      } catch let error as ArchiveError
-        where adopt && error.code == .diverged && attempt < Self.adoptions - 1
-      {
-        // The archive may go on while it is restored: then it is restored again.
-        branch = try await archive.open().adopt(in: FilePath(store.directory)).string
+    do {
+      for attempt in 0..<Self.adoptions {
+        do {
+          status = try await ship(isAdopted: attempt > 0)
+          break
+        } catch let error as ArchiveError
+          where adopt && error.code == .diverged && attempt < Self.adoptions - 1
+        {
+          // The archive may go on while it is restored: then it is restored again.
+          let kept = try await archive.open().adopt(in: FilePath(store.directory)).string
+          // The first directory has the operations that the archive lacks. Later ones are restored.
+          branch = branch ?? kept
+        }
       }
+    } catch {
+      if let branch { Output.note(Self.keptText(branch)) }
+      throw error
     }
     guard let status else { preconditionFailure("the last attempt throws") }
     if json {
@@ -72,10 +83,14 @@ struct ArchiveStore: AsyncParsableCommand {
       ]
       return try Output.line(object.json)
     }
-    if let branch { try Output.line("the directory until now is kept: \(branch)") }
+    if let branch { try Output.line(Self.keptText(branch)) }
     try Output.line(
       "archived to sequence \(status.archivedSequence): position \(status.position), "
         + "term \(status.term), checkpoint \(status.checkpoint)")
+  }
+
+  private static func keptText(_ branch: String) -> String {
+    "the directory until now is kept: \(branch)"
   }
 
   /// Attempts to attach the store, each but the first after it was replaced by the archive's newest

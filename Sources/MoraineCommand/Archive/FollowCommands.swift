@@ -124,6 +124,8 @@ struct Rejoin: AsyncParsableCommand {
   @Argument(help: "The store's directory.", completion: .directory) var directory: String
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
 
+  func validate() throws { try RenamedDirectory.check(directory) }
+
   func run() async throws {
     let (follower, branch) = try await archive.open().rejoin(in: FilePath(directory))
     let state = follower.freshness

@@ -39,7 +39,7 @@ final class DriveSession {
   }
 
   static func text(_ error: ArchiveError) -> String {
-    "err \(error.code) \(error.message)".replacing(/[\p{Cc}]/, with: " ")
+    "err \(error.code) \(error.message)\(error.storePlace)".replacing(/[\p{Cc}]/, with: " ")
   }
 
   /// Answers lines until `close` or the end of the input.

@@ -28,8 +28,7 @@
     private let lanes = RequestLanes()
     /// A test's search, in place of the client's own.
     private let search: Search?
-    /// The server's time less this machine's, in milliseconds.
-    private let clockOffset = Atomic<Int64>(0)
+    private let clock: ServerClock
 
     /// One client for the process: its connections are shared by all buckets of a host. It lives as
     /// long as the process, so that no store of objects need be closed.
@@ -74,7 +73,9 @@
       self.location = location
       self.idleLimit = idleLimit
       signer = RequestSigner(scheme: location.provider.scheme, region: location.region)
-      keys = KeyRing(credentials)
+      let clock = ServerClock()
+      self.clock = clock
+      keys = KeyRing(credentials) { UInt64(max(0, clock.milliseconds)) }
       self.timeout = timeout
       self.search = search
       uploads = location.provider.uploadLimit.map { UploadLimit($0) }
@@ -151,8 +152,7 @@
       guard let header = answer.headers["date"],
         let time = SigningTime.milliseconds(ofHeader: header)
       else { return false }
-      clockOffset.store(
-        time - Int64(SystemClock.wallMilliseconds()), ordering: .relaxed)
+      clock.adopt(time)
       return true
     }
 
@@ -228,9 +228,7 @@
         method: request.verb.rawValue, path: path, query: request.query,
         headers: [("host", location.host)] + fields.filter { isSigned($0.name) },
         bodyDigest: request.body?.digest ?? Self.emptyDigest)
-      let time = SigningTime(
-        milliseconds: Int64(SystemClock.wallMilliseconds())
-          + clockOffset.load(ordering: .relaxed))
+      let time = SigningTime(milliseconds: clock.milliseconds)
       let query = signable.encodedQuery
       var message = HTTPClientRequest(
         url: "\(location.scheme)://\(location.host)\(path)" + (query.isEmpty ? "" : "?\(query)"))

@@ -10,7 +10,7 @@
     private let credentials: S3Credentials
     private let now: @Sendable () -> UInt64
     private var keys: S3Keys?
-    /// The source gave no newer keys; it is not asked again before.
+    /// The time before which keys that are due are used, and the source is not asked again.
     private var nextQuestion: UInt64 = 0
     private let gate = AsyncGate()
 
@@ -18,7 +18,8 @@
     static let reserveMilliseconds: UInt64 = 5 * 60 * 1000
     private static let pauseMilliseconds: UInt64 = 10 * 1000
 
-    /// - Parameter now: the time of day, in milliseconds since the beginning of 1970.
+    /// - Parameter now: the time of day, in milliseconds since the beginning of 1970; the server's,
+    ///   where it is known.
     init(
       _ credentials: S3Credentials,
       now: @escaping @Sendable () -> UInt64 = { SystemClock.wallMilliseconds() }
@@ -38,20 +39,33 @@
       if let keys, keys != rejected, !isDue(keys) { return keys }
       do throws(ObjectStoreError) {
         let found = try await ask()
-        if found == keys { nextQuestion = now() + Self.pauseMilliseconds }
+        // These can be due already: by a wrong clock, or because their source keeps them so long.
+        pause(found)
         keys = found
         return found
       } catch {
         guard let keys, keys != rejected, !hasExpired(keys) else { throw error }
-        nextQuestion = now() + Self.pauseMilliseconds
+        pause(keys)
         return keys
       }
     }
 
     private func isDue(_ keys: S3Keys) -> Bool {
       guard let expiry = keys.expiryMilliseconds else { return false }
-      if now() >= expiry { return true }
-      return now() + Self.reserveMilliseconds >= expiry && now() >= nextQuestion
+      return now() + Self.reserveMilliseconds >= expiry && !isPaused
+    }
+
+    private var isPaused: Bool {
+      let time = now()
+      // A clock that was set back does not make the pause longer.
+      return time < nextQuestion && nextQuestion - time <= Self.pauseMilliseconds
+    }
+
+    /// Lets requests use keys for a while, also when they are due: until they expire, or, where
+    /// they have expired by this clock, until the server refuses them.
+    private func pause(_ keys: S3Keys) {
+      let end = now() + Self.pauseMilliseconds
+      nextQuestion = hasExpired(keys) ? end : min(end, keys.expiryMilliseconds ?? end)
     }
 
     private func hasExpired(_ keys: S3Keys) -> Bool {

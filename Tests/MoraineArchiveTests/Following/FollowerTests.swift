@@ -124,6 +124,37 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a follower was killed while it took a whole copy. The files of that copy prevented
+  /// every later one, and each poll ended the follower.
+  @Test(arguments: modes) func killedWholeCopyIsTakenAgain(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    var bench = ArchiveBench()
+    bench.configuration.heldBytesLimit = 0
+    let store = try bench.store("store", mode)
+    let writer = try await bench.attach(store)
+    for number in 0..<200 {
+      try await store.set(
+        [UInt8](repeating: UInt8(number), count: 100), forKey: Key("\(number % 7)"))
+    }
+    try await writer.flush()
+    try await bench.follower("follower.rebase", mode).close()
+    let killed = try #require(try bench.storage.openDirectory("follower.rebase"))
+    try killed.rename("MANIFEST", to: "RESTORING")
+    let follower = try await bench.follower("follower", mode)
+    for number in 0..<200 {
+      try await store.set(
+        [UInt8](repeating: UInt8(number), count: 90), forKey: Key("\(number % 9)"))
+    }
+    _ = try await store.compact()
+    try await writer.flush()
+    try await follower.catchUp()
+    #expect(bench.events.rebases == 1)
+    #expect(try await follower.store.contents() == store.contents())
+    try await follower.close()
+    try await store.close()
+  }
+
   /// A change feed, a snapshot and a lock-free reader of a follower's store.
   @Test func readersSeeWhatArrives() async throws {
     let bench = ArchiveBench()
@@ -331,6 +362,13 @@ import Testing
     }
     #expect(refusal?.code == .corrupted)
     await #expect(throws: StoreError.self) { try await follower.store.snapshot() }
+    // Regression: an update got the value.
+    await #expect(throws: StoreError.self) {
+      try await follower.store.update("a") { old in
+        Issue.record("the update has read \(String(describing: old))")
+        return old
+      }
+    }
     try await store.set([2], forKey: "a")
     try await writer.flush()
     await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
