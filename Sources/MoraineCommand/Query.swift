@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Moraine
 
 struct Query: AsyncParsableCommand {
@@ -8,8 +7,9 @@ struct Query: AsyncParsableCommand {
     discussion: """
       A condition is a property, an operator and a value: 'city = Bern', 'age >= 18',
       'address.zip != 3000'. The operators are =, !=, <, <=, > and >=. A value that is
-      a number, true, false or null is compared as such, any other as text; "18" in
-      quotation marks is text. A model that lacks the property fulfils only !=, and
+      true, false, null or a number as JSON writes it is compared as such, any other
+      as text; "18" in quotation marks is text. Numbers are compared exactly, with all
+      of their digits. A model that lacks the property fulfils only !=, and
       = null. Several conditions must all be fulfilled.
 
       Each line is a model, as "dump" prints it. Models of another format than JSON are
@@ -38,11 +38,10 @@ struct Query: AsyncParsableCommand {
     let place = sort.map(Condition.path)
     let most = limit ?? .max
     let found = try await store.reading { store in
-      let decoder = JSONDecoder()
       var found: [(text: [UInt8], place: JSONTree)] = []
       try await store.keyspace(named: repository).scan { entry in
         let object: JSONTree
-        do { object = try decoder.decode(JSONTree.self, from: Data(entry.value)) } catch {
+        do throws(LineProblem) { object = try JSONTree(model: entry.value) } catch {
           throw Failure(
             code: 2, message: "the model '\(entry.key)' is not JSON; query reads JSON models only")
         }
@@ -63,87 +62,6 @@ struct Query: AsyncParsableCommand {
   }
 }
 
-/// A value in a JSON model.
-private enum JSONTree: Decodable, Equatable, Sendable {
-  case null
-  case bool(Bool)
-  case number(Double)
-  case text(String)
-  case list([JSONTree])
-  case object([String: JSONTree])
-
-  init(from decoder: any Decoder) throws {
-    let value = try decoder.singleValueContainer()
-    if value.decodeNil() {
-      self = .null
-    } else if let bool = Self.decoded(Bool.self, value) {
-      self = .bool(bool)
-    } else if let number = Self.decoded(Double.self, value) {
-      self = .number(number)
-    } else if let text = Self.decoded(String.self, value) {
-      self = .text(text)
-    } else if let list = Self.decoded([JSONTree].self, value) {
-      self = .list(list)
-    } else {
-      self = .object(try value.decode([String: JSONTree].self))
-    }
-  }
-
-  /// Returns nil for a value of another type.
-  private static func decoded<Value: Decodable>(
-    _ type: Value.Type, _ container: any SingleValueDecodingContainer
-  ) -> Value? {
-    do { return try container.decode(type) } catch { return nil }
-  }
-
-  /// Creates the value that a condition compares with.
-  init(_ text: String) {
-    switch text {
-    case "null": self = .null
-    case "true", "false": self = .bool(text == "true")
-    default:
-      if text.count > 1, text.hasPrefix("\""), text.hasSuffix("\"") {
-        self = .text(String(text.dropFirst().dropLast()))
-      } else {
-        self = Double(text).map { .number($0) } ?? .text(text)
-      }
-    }
-  }
-
-  /// The value at a path of property names; null when there is none.
-  subscript(path: [String]) -> JSONTree {
-    var value = self
-    for name in path {
-      guard case .object(let members) = value, let member = members[name] else { return .null }
-      value = member
-    }
-    return value
-  }
-
-  private var rank: Int {
-    switch self {
-    case .null: 0
-    case .bool: 1
-    case .number: 2
-    case .text: 3
-    case .list: 4
-    case .object: 5
-    }
-  }
-
-  func precedes(_ other: JSONTree) -> Bool {
-    switch (self, other) {
-    case (.bool(let left), .bool(let right)): !left && right
-    case (.number(let left), .number(let right)): left < right
-    case (.text(let left), .text(let right)): left < right
-    default: rank < other.rank
-    }
-  }
-
-  /// Whether both are values of one type that has an order.
-  func isComparable(with other: JSONTree) -> Bool { rank == other.rank && (1...3).contains(rank) }
-}
-
 /// A condition on a property of a JSON model.
 private struct Condition: Sendable {
   private static let operators = ["<=", ">=", "!=", "=", "<", ">"]
@@ -161,7 +79,7 @@ private struct Condition: Sendable {
     }
     path = Self.path(String(words[0]))
     comparison = String(words[1])
-    value = JSONTree(words.count > 2 ? String(words[2]) : "")
+    value = JSONTree(condition: words.count > 2 ? String(words[2]) : "")
   }
 
   static func path(_ text: String) -> [String] {

@@ -57,6 +57,47 @@ import Testing
     #expect(misuse.errors.contains("--where takes a property, an operator and a value"))
   }
 
+  /// Regression: each number was read as a `Double`. Ids of neighbouring integers were equal, texts
+  /// that `Double` accepts were numbers in a condition, and a number beyond its range, which load
+  /// accepts, ended the query.
+  @Test func numbersAreComparedExactlyAndWordsAsText() async throws {
+    let models = [
+      #"{"id":9007199254740992,"city":"Nan"}"#, #"{"id":9007199254740993,"w":"infinity"}"#,
+      #"{"id":18446744073709551615,"code":"0x1F"}"#, #"{"id":1e400,"code":"+41"}"#,
+      #"{"id":-1e400,"code":"007"}"#, #"{"id":0.50,"w":[1,{"x":2}]}"#, #"{"id":-0,"w":1.0}"#,
+    ]
+    let (exact, next, largest, huge) = (models[0], models[1], models[2], models[3])
+    let (smallest, half, zero) = (models[4], models[5], models[6])
+    let loaded = try await Moraine.run("load", place.store, input: models.joined(separator: "\n"))
+    #expect(loaded.code == 0, "\(loaded)")
+    let table: [(condition: String, found: [String])] = [
+      ("id = 9007199254740993", [next]), ("id = 9007199254740992.0", [exact]),
+      ("id > 9007199254740992", [next, largest, huge]), ("id <= 5e-1", [smallest, half, zero]),
+      ("id > 9007199254740992.5", [next, largest, huge]), ("id = 0", [zero]), ("id = .5", []),
+      ("id = 18446744073709551615", [largest]), ("id = 18446744073709551616", []),
+      ("id = 10e399", [huge]), ("id > 1e399", [huge]), ("id > 1e401", []),
+      ("id < -1e399", [smallest]), ("id < -1e400", []),
+      ("city = Nan", [exact]), ("city != Nan", Array(models.dropFirst())), ("city = nan", []),
+      ("w = infinity", [next]), ("w = 1", [zero]), ("code = 0x1F", [largest]), ("code = 31", []),
+      ("code = +41", [huge]), ("code = 007", [smallest]), ("code = 7", []),
+    ]
+    for (condition, found) in table {
+      let outcome = try await Moraine.run("query", place.store, "--where", condition)
+      #expect(outcome.code == 0, "\(condition): \(outcome.errors)")
+      #expect(outcome.lines.dropLast().sorted() == found.sorted(), "\(condition)")
+    }
+    let sorted = try await Moraine.run("query", place.store, "--sort", "id")
+    #expect(sorted.lines.dropLast() == [smallest, zero, half, exact, next, largest, huge])
+  }
+
+  @Test func modelsThatAreNotJSONEndTheQuery() async throws {
+    for value in [#"{"id":1"#, #"{"id":1}}"#, #"{"id":01}"#, "1 2"] {
+      #expect(try await Moraine.run("put", place.store, "k", value).code == 0)
+      let outcome = try await Moraine.run("query", place.store, "--where", "id = 1")
+      #expect(outcome.code == 2 && outcome.errors.contains("the model 'k' is not JSON"), "\(value)")
+    }
+  }
+
   @Test func indexesPrintsStateEntriesAndMarks() async throws {
     try await fill()
     let text = try await Moraine.run("indexes", place.store)

@@ -23,16 +23,16 @@ MUTANTS = [
     Mutant("update-reads-before-its-turn", "repositories: no update is lost",
            (typed(UPDATES,
                   "    let (outcome, receipt) = try await commit {\n"
-                  "      (batch) throws(StoreError) -> Result<Replacement<Model>, Failure> in\n"
+                  "      (batch) throws(StoreError) -> Result<(Model?, Replacement<Model>), Failure> in\n"
                   "      // Value and expiry of one moment: the model may end while the body runs.\n"
                   "      let stored = try batch.storedVersion(forKey: key, in: keyspace)\n",
                   "    let early = try await ON ? keyspace.versionedValue(forKey: key) : nil\n"
                   "    let (outcome, receipt) = try await commit {\n"
-                  "      (batch) throws(StoreError) -> Result<Replacement<Model>, Failure> in\n"
+                  "      (batch) throws(StoreError) -> Result<(Model?, Replacement<Model>), Failure> in\n"
                   "      let stored = try ON ? early : batch.storedVersion(forKey: key, in: keyspace)\n"),),
            "RepositoryUpdateTests.updatesOfTwoProcessesAreNotLost"),
     Mutant("update-knows-no-index", "repositories: an update keeps unique values",
-           (typed(UPDATES, "row: try indexes?.row(of: new))", "row: try ON ? nil : indexes?.row(of: new))"),),
+           (typed(UPDATES, "row: try indexes?.row(of: read))", "row: try ON ? nil : indexes?.row(of: read))"),),
            "RepositoryUpdateTests.modelsOfAWriteExchangeUniqueValues"),
     Mutant("update-ends-the-expiry", "repositories: an update keeps the expiry",
            (typed(UPDATES, "encoded, forKey: key, in: keyspace, expiring: time,",
@@ -208,6 +208,20 @@ MUTANTS = [
                  "min(step, UInt64.max - $0.steadyMilliseconds)",
                  "ON ? step : min(step, UInt64.max - $0.steadyMilliseconds)"),),
            "DriveTests.clockLinesTakeEachTime"),
+    Mutant("query-rounds-numbers", "query: numbers are compared exactly",
+           (command("JSONNumber.swift", "    let mantissa = text.prefix {",
+                    "    let text = ON ? Array(String(Double(String(decoding: text, as: UTF8.self)) ?? 0).utf8)\n"
+                    "      : text\n"
+                    "    let mantissa = text.prefix {"),),
+           "QueryTests.numbersAreComparedExactlyAndWordsAsText"),
+    Mutant("query-takes-words-for-numbers", "query: a word is compared as text",
+           (command("JSONTree.swift", "self = JSONNumber.isNumber(text) ?",
+                    "self = (ON ? Double(text) != nil : JSONNumber.isNumber(text)) ?"),),
+           "QueryTests.numbersAreComparedExactlyAndWordsAsText"),
+    Mutant("directory-without-a-name-is-renamed", "rejoin, archive --adopt: a failure changes nothing",
+           (command("Archive/RenamedDirectory.swift", "guard FilePath(path).lastComponent?.kind == .regular else",
+                    "guard ON || FilePath(path).lastComponent?.kind == .regular else"),),
+           "ArchiveCommandTests.directoryThatIsRenamedNeedsItsName"),
     Mutant("load-forgets-the-line", "load: a bad line is named",
            (command("Load/Loading.swift", "      guard let model = models.first(where:",
                     "      guard !ON, let model = models.first(where:"),),

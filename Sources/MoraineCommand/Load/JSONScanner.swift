@@ -99,7 +99,7 @@ struct JSONScanner {
     }
   }
 
-  private mutating func number() throws(LineProblem) {
+  mutating func number() throws(LineProblem) {
     if next == UInt8(ascii: "-") { position += 1 }
     if next == UInt8(ascii: "0") { position += 1 } else { try digits("a value is missing") }
     if next == UInt8(ascii: ".") {

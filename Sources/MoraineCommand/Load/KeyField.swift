@@ -86,7 +86,7 @@ struct KeyField {
 
 extension Array {
   /// Calls `withUnsafeBufferPointer` with a typed error.
-  fileprivate func withBuffer<Result, Problem: Error>(
+  func withBuffer<Result, Problem: Error>(
     _ body: (UnsafeBufferPointer<Element>) throws(Problem) -> Result
   ) throws(Problem) -> Result {
     try withUnsafeBufferPointer(body)

@@ -27,12 +27,11 @@ struct NoteEvents: Sendable {
   }
 
   private func write(to writer: inout any ResponseBodyWriter) async throws {
-    // From here on only the first task uses it.
-    nonisolated(unsafe) let body = writer
+    let body = MovedWriter(writer: writer)
     let isWhole = try await withThrowingTaskGroup(of: Bool.self) { group in
       group.addTask {
-        var body = body
-        try await writeEvents(to: &body)
+        var writer = body.writer
+        try await writeEvents(to: &writer)
         return true
       }
       // A write waits for the client. One that reads nothing would prevent the end of the server.
@@ -73,4 +72,11 @@ struct NoteEvents: Sendable {
     let json = String(decoding: try JSONEncoder().encode(notes), as: UTF8.self)
     return ByteBuffer(string: "data: \(json)\n\n")
   }
+}
+
+/// The writer of a response on its way into another task.
+///
+/// Safety: only the task that receives it uses the writer.
+private struct MovedWriter: @unchecked Sendable {
+  let writer: any ResponseBodyWriter
 }
