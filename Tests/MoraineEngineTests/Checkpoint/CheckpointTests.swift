@@ -236,9 +236,11 @@ import Testing
 }
 
 extension Store {
-  /// Takes and releases snapshots. The actor runs each between two steps of other tasks.
+  /// Takes and releases snapshots, each of another state: snapshots of one state share their pages.
+  /// The actor runs each between two steps of other tasks.
   fileprivate func takeSnapshotsUntilCancelled() async throws(StoreError) {
     while !Task.isCancelled {
+      try await set([3], forKey: "other")
       _ = try await snapshot()
       await Task.yield()
     }
