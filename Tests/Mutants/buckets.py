@@ -64,7 +64,7 @@ MUTANTS = [
            ".sorted { ON ? $0.0.utf8.count < $1.0.utf8.count : ($0.0, $0.1) < ($1.0, $1.1) }",
            "RequestSignerTests.queriesAreSortedAfterTheirEncoding"),
     mutant("clock-of-the-server-is-ignored", "a wrong clock is corrected",
-           "Client/ServerClock.swift", "+ offset.load(ordering: .relaxed)",
+           "Client/BucketClient.swift", "+ offset.load(ordering: .relaxed)",
            "+ (ON ? 0 : offset.load(ordering: .relaxed))",
            "S3CredentialsTests.timeOfTheServerIsUsedOnce"),
     mutant("streamed-body-begins-late", "a body arrives as it is", "Client/StreamedBody.swift",

@@ -233,7 +233,7 @@ MUTANTS = [
            (engine("Compaction/Store+Compaction.swift",
                    "return work.readError == nil ? .complete",
                    "return ON || work.readError == nil ? .complete"),),
-           "DamagedCompactionTests.unreadableSegmentEndsTheCompactionOfAnIdleStore"),
+           "DamagedCompactionTests.unreadableSegmentsEndTheCompactionOfAnIdleStore"),
     Mutant("deletes-beside-another-process-are-forgotten", "garbage stays below its limit",
            (engine("Compaction/Store+Compaction.swift", "case .foundAnother: recheckLater()",
                    "case .foundAnother: if !ON { recheckLater() }"),),

@@ -53,8 +53,8 @@ extension Store {
   /// - Throws: the errors of ``init(at:configuration:)``; the store stays suspended then.
   ///   `.storeReplaced` when the files are now those of another store, of a restored one, of a
   ///   follower that was promoted since, or an older state of this one: iterators would miss
-  ///   changes. All later calls, and the iterators
-  ///   that wait, throw that error too: close this store, and open the path again.
+  ///   changes. All later calls, and the iterators that wait, throw that error too: close this
+  ///   store, and open the path again.
   public func resume() async throws(StoreError) {
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }

@@ -10,14 +10,20 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct DeleteCompactionTests {
   private static let count = 200
 
-  /// Puts values that do not compress, 4 MB together.
-  private func fill(_ store: Store) async throws {
+  /// Puts values of 20,000 bytes that do not compress: 4 MB, if the caller does not give a count.
+  private func fill(_ store: Store, _ count: Int = Self.count) async throws {
     var random = SeededGenerator(seed: 1)
-    for number in 0..<Self.count {
+    for number in 0..<count {
       let value = (0..<20_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
       try await store.set(value, forKey: Key("\(number)"))
     }
     try await store.waitUntilIdle()
+  }
+
+  private func remove(_ numbers: Range<Int>, of store: Store) async throws {
+    try await store.write { batch in
+      for number in numbers { try batch.removeValue(forKey: Key("\(number)")) }
+    }
   }
 
   /// Locks the compaction of a shared store, as another process does that compacts.
@@ -55,9 +61,7 @@ import Testing
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: .shared(segmentSizeBytes: 1 << 20))
     try await fill(store)
-    try await store.write { batch in
-      for number in 10..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
-    }
+    try await remove(10..<Self.count, of: store)
     try await expectLittleGarbage(store)
     try await store.close()
   }
@@ -70,9 +74,7 @@ import Testing
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await fill(store)
     let lock = try lockCompaction(storage)
-    try await store.write { batch in
-      for number in 10..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
-    }
+    try await remove(10..<Self.count, of: store)
     try await store.waitUntilIdle()
     #expect(try await store.statistics().diskBytes > 3_000_000)
     lock.unlock()
@@ -92,9 +94,7 @@ import Testing
     let lock = try lockCompaction(storage)
     let compacting = Task { _ = try await store.compact() }
     while await !store.isCompacting { await Task.yield() }
-    try await store.write { batch in
-      for number in 10..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
-    }
+    try await remove(10..<Self.count, of: store)
     compacting.cancel()
     await #expect(throws: StoreError.self) { try await compacting.value }
     lock.unlock()
@@ -108,23 +108,23 @@ import Testing
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1 << 20))
-    try await fill(store)
+    try await fill(store, 40)
     try await store.removeValue(forKey: "0")
     try await store.waitUntilIdle()
+    // The only output has its records when it is synced; the deletes make garbage of them.
     let gate = Gate()
-    let count = Mutex(0)
+    let output = Mutex<String?>(nil)
     storage.setScript { event in
-      guard event.operation == .createFile, event.file.hasSuffix(".segment") else { return nil }
-      return count.withLock { count in
-        count += 1
-        return count == 1 ? .hang(gate) : nil
+      output.withLock { output in
+        if event.operation == .createFile, event.file.hasSuffix(".segment") {
+          output = output ?? event.file
+        }
+        return event.operation == .synchronizeFull && event.file == output ? .hang(gate) : nil
       }
     }
     let compacting = Task { _ = try await store.compact() }
     await gate.arrival()
-    try await store.write { batch in
-      for number in 11..<Self.count { try batch.removeValue(forKey: Key("\(number)")) }
-    }
+    try await remove(11..<40, of: store)
     gate.open()
     try await compacting.value
     try await expectLittleGarbage(store)
