@@ -106,6 +106,34 @@ int64_t moraine_creation_bytes(int fd) {
 #endif
 }
 
+int moraine_keep_in_place(int fd) {
+#if defined(__linux__)
+  struct statfs system;
+  if (fstatfs(fd, &system) < 0) return -errno;
+  const uint32_t type = (uint32_t)system.f_type, btrfs = 0x9123683E, overlay = 0x794C7630;
+  if (type != btrfs && type != overlay) return 0;
+  // FS_IOC_GETFLAGS and FS_IOC_SETFLAGS, which take an int. Not every C library has <linux/fs.h>.
+  const unsigned get = (unsigned)_IOR('f', 1, long), set = (unsigned)_IOW('f', 2, long);
+  enum { compressed = 0x4, not_compressed = 0x400, in_place = 0x800000 };  // COMPR, NOCOMP, NOCOW
+  int flags = 0;
+  bool is_known = ioctl(fd, get, &flags) == 0;
+  if (is_known && !(flags & in_place)) {
+    // A file inherits the flags about compression from its directory. btrfs refuses to set the new
+    // flag in the call that clears them. Later calls clear nothing.
+    int others = flags & ~(compressed | not_compressed), wanted = others | in_place;
+    if (others != flags) (void)ioctl(fd, set, &others);
+    (void)ioctl(fd, set, &wanted);
+    // On a file that is not empty, btrfs accepts the flag and does not set it.
+    is_known = ioctl(fd, get, &flags) == 0;
+  }
+  // Most file systems below an overlay overwrite in place, and do not know the flag.
+  return (is_known && flags & in_place) || type == overlay ? 0 : -ENOTSUP;
+#else
+  (void)fd;
+  return 0;
+#endif
+}
+
 int moraine_allocate(int fd, off_t offset, off_t length) {
 #if defined(__linux__)
   return RESULT(fallocate(fd, 0, offset, length));
@@ -212,6 +240,9 @@ static int clone_file(int directory, const char *name, int target, const char *n
     return made;
   }
   bool is_clone = ioctl(made, FICLONE, source) == 0;
+  // btrfs clones a file that is kept in place only into another one.
+  if (!is_clone && moraine_keep_in_place(made) == 0)
+    is_clone = ioctl(made, FICLONE, source) == 0;
   close(source);
   close(made);
   if (is_clone) return 2;

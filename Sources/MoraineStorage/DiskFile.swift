@@ -159,6 +159,12 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
+  func keepInPlace() throws(StorageError) {
+    try use { (descriptor) throws(StorageError) in
+      _ = try SystemCall.retrying("keep in place", name) { moraine_keep_in_place(descriptor) }
+    }
+  }
+
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
     guard end > start else { return }
     try use { (descriptor) throws(StorageError) in

@@ -211,8 +211,15 @@ package protocol StorageFile: AnyObject, Sendable {
     throws(StorageError) -> Int
   /// Writes all bytes or throws. When it throws, a part of the bytes may have been written.
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError)
+  /// Makes the file system overwrite blocks of this file in place, so that the space of
+  /// ``allocate(from:to:)`` suffices for every later write, and not only for the first write of
+  /// each block. The file is still empty.
+  ///
+  /// - Throws: `ENOTSUP` where the file system writes every change to new blocks and refuses this.
+  func keepInPlace() throws(StorageError)
   /// Reserves blocks and extends the file with zeros, so that later writes there cannot fail for
-  /// lack of space.
+  /// lack of space. On a file system that writes every change to new blocks, this needs
+  /// ``keepInPlace()``.
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError)
   func truncate(to lengthBytes: UInt64) throws(StorageError)
   func synchronize(_ scope: SyncScope) throws(StorageError)
@@ -252,6 +259,9 @@ package protocol StorageFile: AnyObject, Sendable {
 }
 
 extension StorageFile {
+  /// Most storage overwrites in place anyway.
+  package func keepInPlace() throws(StorageError) {}
+
   package func announceRead(from start: Int, to end: Int) throws(StorageError) {}
 
   package func announceSync(from start: UInt64, to end: UInt64) throws(StorageError) {}

@@ -57,6 +57,8 @@ static void check_files(const char *path) {
   EXPECT(file >= 0);
   EXPECT(moraine_openat(directory, "a", O_RDWR | O_CREAT | O_EXCL, 0600) == -EEXIST);
   EXPECT(moraine_lock(file, false) >= 0);
+  int kept = moraine_keep_in_place(file);
+  EXPECT(kept >= 0 || kept == -ENOTSUP);
   int allocated = moraine_allocate(file, 0, 65536);
   EXPECT(allocated >= 0 || allocated == -EOPNOTSUPP);
   EXPECT(moraine_pwrite(file, bytes, span, 100) == span);

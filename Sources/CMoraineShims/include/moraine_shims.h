@@ -54,6 +54,11 @@ int64_t moraine_free_bytes(int fd);
 // Returns the number of bytes that must be free so that a file can be created; most of them are
 // free again afterwards.
 int64_t moraine_creation_bytes(int fd);
+// Makes btrfs overwrite the blocks of a file in place (the flag NOCOW); the file is still empty.
+// Otherwise btrfs writes each change to new blocks, also in a part that was allocated. An overwrite
+// through a mapping then ends the process (SIGBUS) when the disk is full. Does nothing on other
+// file systems. Returns -ENOTSUP where btrfs refuses.
+int moraine_keep_in_place(int fd);
 int moraine_allocate(int fd, off_t offset, off_t length);  // reserves blocks, extends the file
 int moraine_lock(int fd, bool shared);                     // flock, without waiting
 void moraine_unlock(int fd);                               // also for every copy of the descriptor

@@ -57,9 +57,13 @@ struct Reserve {
     assert(holds(target - creationBytes), "the reserve is smaller than its target")
   }
 
+  /// Allocates each half by a call of its own, because deletes need one half alone: btrfs makes
+  /// each call an extent, and frees an extent only when no part of it is left.
   private func grow(_ file: any StorageFile, to target: Int) throws(StorageError) {
+    let half = UInt64(target / 2)
     do throws(StorageError) {
-      try file.allocate(from: 0, to: UInt64(target))
+      try file.allocate(from: 0, to: half)
+      try file.allocate(from: half, to: UInt64(target))
     } catch {
       // A part may have been allocated.
       try file.truncate(to: UInt64(lengthBytes))
@@ -107,8 +111,11 @@ struct Reserve {
     // A disk with a quota may have less space than it says.
     while half >= FileBlock.lengthBytes {
       do throws(StorageError) {
-        try kept.allocate(from: 0, to: UInt64(leavesHalf ? 2 * half : half))
-        if leavesHalf { try kept.truncate(to: UInt64(half)) }
+        try kept.allocate(from: 0, to: UInt64(half))
+        if leavesHalf {
+          try kept.allocate(from: UInt64(half), to: UInt64(2 * half))
+          try kept.truncate(to: UInt64(half))
+        }
         lengthBytes = half
         return
       } catch {

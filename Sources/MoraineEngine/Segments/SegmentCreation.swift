@@ -98,10 +98,13 @@ struct SegmentCreation: Sendable {
     let growthLimit = max(limit, fitting(wantedGrowth, free))
     if wantsMapping {
       do throws(StorageError) {
+        // Before the allocation: the file must still be empty.
+        try file.keepInPlace()
         allocated = try allocate(file, allocation(free))
         mapping = try file.map(lengthBytes: FileBlock.covering(growthLimit), .readWrite)
       } catch {
-        // The kernel may have no more mappings. Then this segment is written without one.
+        // The kernel may have no more mappings, or the file system may need new space for each
+        // overwrite. Then this segment is written without a mapping.
         guard error.isUnsupported || error.errno == .noMemory else { throw error }
         try file.truncate(to: 0)
       }

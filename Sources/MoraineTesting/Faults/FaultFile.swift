@@ -36,6 +36,13 @@ final class FaultFile: StorageFile {
       "write (fault)", file: name, errno: part.errno, offset: offset + UInt64(done))
   }
 
+  func keepInPlace() throws(StorageError) {
+    if storage.isCopyOnWrite {
+      throw StorageError("keep in place (fault)", file: name, errno: .notSupported)
+    }
+    try base.keepInPlace()
+  }
+
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
     guard let part = try storage.meet(.allocate, name) else {
       return try base.allocate(from: start, to: end)

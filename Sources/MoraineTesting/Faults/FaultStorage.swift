@@ -12,6 +12,7 @@ package final class FaultStorage: Storage {
   private struct State {
     var script: Script?
     var trace: [StorageEvent] = []
+    var isCopyOnWrite = false
   }
 
   private let base: any Storage
@@ -28,6 +29,13 @@ package final class FaultStorage: Storage {
   /// Sets the script that decides about each later call. It is called under a lock, and must not
   /// call the storage.
   package func setScript(_ script: Script?) { state.withLock { $0.script = script } }
+
+  /// Whether files refuse ``StorageFile/keepInPlace()``. No event: other storage does nothing in
+  /// that call.
+  package var isCopyOnWrite: Bool {
+    get { state.withLock { $0.isCopyOnWrite } }
+    set { state.withLock { $0.isCopyOnWrite = newValue } }
+  }
 
   /// Removes the trace; the next call has index 0.
   package func clearTrace() { state.withLock { $0.trace = [] } }

@@ -113,6 +113,73 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: on btrfs, space that was allocated covers only the first write of each block. The
+  /// next write through the mapping ended the process with SIGBUS when the disk was full.
+  @Test func segmentIsWrittenWithoutAMappingWhereBlocksAreNotKeptInPlace() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    storage.isCopyOnWrite = true
+    let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: .mapped))
+    try await store.set([1], forKey: "a", durability: .sync)
+    let segment = storage.trace.filter { $0.file == "0000000001.segment" }.map(\.operation)
+    #expect(segment.contains(.write) && !segment.contains(.map) && !segment.contains(.allocate))
+    #expect(try await store.value(forKey: "a") == [1])
+    try await store.close()
+  }
+
+  /// The page of a shared store has no other place: it is used without the flag.
+  @Test func sharedStoreWorksWhereBlocksAreNotKeptInPlace() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    storage.isCopyOnWrite = true
+    let first = try Store(on: storage, at: "store", configuration: .shared(.mapped))
+    let second = try Store(on: storage, at: "store", configuration: .shared(.mapped))
+    try await first.set([1], forKey: "a", durability: .sync)
+    try await second.set([2], forKey: "b", durability: .sync)
+    let segment = storage.trace.filter { $0.file == "0000000001.segment" }.map(\.operation)
+    #expect(segment.contains(.write) && !segment.contains(.allocate))
+    #expect(try await first.contents() == ["a": [1], "b": [2]])
+    #expect(try await second.contents() == ["a": [1], "b": [2]])
+    for store in [first, second] { try await store.close() }
+  }
+
+  /// Regression: a full disk may refuse even to cut a file. A put that had written nothing then
+  /// ended all writing, instead of being refused.
+  @Test func aRefusedPutThatWroteNothingIsNotCutOff() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: .positional))
+    try await store.set([1], forKey: "a")
+    storage.setScript { event in
+      let isCut = event.operation == .truncate && event.file == "0000000001.segment"
+      return isCut || event.operation == .write ? .fail(.noSpace) : nil
+    }
+    let refusal = await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
+    #expect(refusal?.code == .noSpace)
+    #expect(store.poison == nil)
+    storage.setScript(nil)
+    try await store.set([3], forKey: "b", durability: .sync)
+    #expect(try await store.value(forKey: "b") == [3])
+    try await store.close()
+  }
+
+  @Test func aPutThatWroteAPartAndCannotBeCutOffEndsWriting() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: .positional))
+    try await store.set([1], forKey: "a")
+    storage.setScript { event in
+      guard event.file == "0000000001.segment" else { return nil }
+      switch event.operation {
+      case .write: return .partial(lengthBytes: 1, .noSpace)
+      case .truncate: return .fail(.noSpace)
+      default: return nil
+      }
+    }
+    await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
+    #expect(store.poison != nil)
+    storage.setScript(nil)
+    let error = await #expect(throws: StoreError.self) { try await store.set([3], forKey: "b") }
+    #expect(error?.code == .poisoned)
+    try await store.close()
+  }
+
   /// Regression: a kill between the creation of the reserve and its allocation left an empty file,
   /// which passed for a reserve.
   @Test func emptyReserveFileIsAllocatedAgain() async throws {
