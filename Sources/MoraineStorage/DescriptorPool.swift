@@ -104,7 +104,7 @@ package final class DescriptorPool: OfOneProcess {
     }
   }
 
-  let forkGeneration = CurrentProcess.forkGeneration
+  package let forkGeneration = CurrentProcess.forkGeneration
   private let state = Mutex(State())
   // These are only counters: no thread reads other memory because of their values, so relaxed
   // orderings suffice.
@@ -113,7 +113,7 @@ package final class DescriptorPool: OfOneProcess {
   private let isFixed = Atomic<Bool>(false)
   private let parkedCount = Atomic<Int>(0)
 
-  init() { readLimit() }
+  package init() { readLimit() }
 
   /// The number of open descriptors of files and directories.
   package var count: Int { openCount.load(ordering: .relaxed) }

@@ -4,13 +4,13 @@ import Synchronization
 ///
 /// A forked child has none of its parent's threads, and a lock of its parent's object may be held
 /// for ever. So the child creates a new object and does not touch the parent's object.
-struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
+package struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
   /// The address of the object; 0 before the object exists.
   private let place = Atomic<UInt>(0)
 
-  init() {}
+  package init() {}
 
-  var current: Object {
+  package var current: Object {
     while true {
       // Acquiring, with the releasing exchange below: a thread that reads the address sees the
       // complete object.
@@ -29,7 +29,7 @@ struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
   }
 }
 
-protocol OfOneProcess: AnyObject, Sendable {
+package protocol OfOneProcess: AnyObject, Sendable {
   /// ``CurrentProcess/forkGeneration`` when the object was made.
   var forkGeneration: UInt64 { get }
   init()

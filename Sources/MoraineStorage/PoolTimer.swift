@@ -1,3 +1,5 @@
+import SystemPackage
+
 /// A timer that calls actions at their times, with one thread for the whole process.
 ///
 /// An action runs on the timer's thread and must not block: it submits work to the pool or resumes
@@ -8,32 +10,67 @@ package final class PoolTimer: Sendable {
     let action: @Sendable () -> Void
   }
 
+  /// The state of the timer's thread. While it is starting, the system may still refuse it.
+  private enum Progress: Sendable {
+    case absent, starting, running
+  }
+
   private struct State: Sendable {
     /// A binary heap: no entry is due before its parent.
     var heap: [Entry] = []
-    var isRunning = false
+    var progress = Progress.absent
   }
 
   private let monitor = Monitor(State())
+  /// Starts a thread. A test's function may refuse.
+  private let startThread: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
 
-  init() {}
+  convenience init() {
+    self.init(start: { body throws(StorageError) in try WorkerThread.start(body) })
+  }
+
+  init(
+    start: @escaping @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
+  ) {
+    startThread = start
+  }
 
   /// Starts the thread, unless it runs. The thread then runs until the process ends.
+  ///
+  /// - Throws: the system's refusal; `EAGAIN` also while another caller is starting the thread,
+  ///   because that start may be refused. The caller may try again.
   package func start() throws(StorageError) {
-    let isFirst = monitor.withLock { state in
-      defer { state.isRunning = true }
-      return !state.isRunning
-    }
-    guard isFirst else { return }
-    do throws(StorageError) {
-      try WorkerThread.start { [self] in loop() }
-    } catch {
-      monitor.withLock { $0.isRunning = false }
-      throw error
+    guard try startAtOnce() else {
+      throw StorageError("start a thread", file: "", errno: .resourceTemporarilyUnavailable)
     }
   }
 
-  var isRunning: Bool { monitor.withLock { $0.isRunning } }
+  /// Does the same as ``start()``, and distinguishes another caller's start from a refusal.
+  ///
+  /// - Returns: whether the thread runs; false while another caller is starting it. The system may
+  ///   refuse that start, so the caller must ask again.
+  /// - Throws: the system's refusal.
+  func startAtOnce() throws(StorageError) -> Bool {
+    let found = monitor.withLock { state in
+      defer { if state.progress == .absent { state.progress = .starting } }
+      return state.progress
+    }
+    switch found {
+    case .running: return true
+    case .starting: return false
+    case .absent: break
+    }
+    do throws(StorageError) {
+      try startThread { [self] in loop() }
+    } catch {
+      monitor.withLock { $0.progress = .absent }
+      throw error
+    }
+    monitor.withLock { $0.progress = .running }
+    return true
+  }
+
+  var isRunning: Bool { monitor.withLock { $0.progress == .running } }
 
   /// Schedules the action for a time of the machine's monotonic clock. It runs at that time or soon
   /// after.

@@ -1,5 +1,4 @@
 import Synchronization
-import SystemPackage
 
 /// Work for the threads of the pool: many small steps, one at a time.
 ///
@@ -44,8 +43,10 @@ package protocol PoolWork: AnyObject, Sendable {
 /// the work. Only then can a task of the program occupy a thread of `brief`.
 ///
 /// **No thread.** `secure()` starts the first thread and the timer when a store is opened, and
-/// throws when that fails. When no thread can be started for work of `lasting` or `requests`, the
-/// pool tries again for a second and then refuses the work.
+/// throws when that fails. A thread that another caller is starting does not count: the system may
+/// refuse it. It is no refusal either: the caller waits for the answer. When no thread can be
+/// started for work of `lasting` or `requests`, the pool tries again for a second and then refuses
+/// the work.
 ///
 /// Thread safety: each crew and the timer have a monitor. No lock is held while a thread is
 /// started.
@@ -65,6 +66,8 @@ package final class ThreadPool: OfOneProcess {
   /// How long the pool tries to start a thread before it refuses the work.
   package static let patienceNanoseconds: UInt64 = 1_000_000_000
   private static let retryNanoseconds: UInt64 = 10_000_000
+  /// The pause between two looks at a start of another caller. Most starts are shorter.
+  private static let answerNanoseconds: UInt64 = 100_000
   private static let idleNanoseconds: UInt64 = 5_000_000_000
 
   private struct State: Sendable {
@@ -72,12 +75,20 @@ package final class ThreadPool: OfOneProcess {
     /// The number of entries of `ready` that were taken already. They are removed in groups.
     var taken = 0
     var threadCount = 0
+    /// The number of counted threads that are being started: the system may still refuse them.
+    var startingCount = 0
     /// The number of threads that wait for work.
     var idleCount = 0
     /// The time at which the system first refused a thread that is still missing.
     var refusedNanoseconds: UInt64?
 
     var readyCount: Int { ready.count - taken }
+
+    /// Counts a thread that is about to be started.
+    mutating func countStart() {
+      threadCount += 1
+      startingCount += 1
+    }
 
     mutating func take() -> (any PoolWork)? {
       guard taken < ready.count else { return nil }
@@ -91,8 +102,8 @@ package final class ThreadPool: OfOneProcess {
     }
   }
 
-  package let timer = PoolTimer()
-  let forkGeneration = CurrentProcess.forkGeneration
+  package let timer: PoolTimer
+  package let forkGeneration = CurrentProcess.forkGeneration
   private let brief = Monitor(State())
   private let background = Monitor(State())
   private let tasks = Monitor(State())
@@ -101,13 +112,21 @@ package final class ThreadPool: OfOneProcess {
   /// Starts a thread. A test's function may refuse.
   private let start: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
 
-  convenience init() {
+  package convenience init() {
     self.init(start: { body throws(StorageError) in try WorkerThread.start(body) })
   }
 
-  package init(
+  package convenience init(
     start: @escaping @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
   ) {
+    self.init(timer: PoolTimer(), start: start)
+  }
+
+  init(
+    timer: PoolTimer,
+    start: @escaping @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
+  ) {
+    self.timer = timer
     self.start = start
   }
 
@@ -131,52 +150,90 @@ extension ThreadPool {
   /// The pool of this process.
   package static var current: ThreadPool { place.current }
 
-  /// Ensures that the pool has its timer and one thread. The call may block, for a second at most.
+  /// Ensures that the pool has its timer and one thread. The call may block: while another caller
+  /// is starting one of them, and for a second after the first refusal.
   ///
   /// - Throws: the system's refusal, after a second.
   package func secure() throws(StorageError) {
-    let began = SystemClock.monotonicNanoseconds()
+    var refused: UInt64?
     while true {
-      do throws(StorageError) { return try secureAtOnce() } catch {
-        guard SystemClock.monotonicNanoseconds() - began < Self.patienceNanoseconds else {
-          throw error
-        }
+      var pause = Self.answerNanoseconds
+      do throws(StorageError) {
+        if try secureAtOnce() { return }
+      } catch {
+        if Self.isOver(&refused) { throw error }
+        pause = Self.retryNanoseconds
       }
-      SystemClock.sleep(nanoseconds: Self.retryNanoseconds)
+      SystemClock.sleep(nanoseconds: pause)
     }
   }
 
   /// Does the same as ``secure()`` without blocking the thread.
   package func secureWithoutBlocking() async throws(StorageError) {
-    let began = SystemClock.monotonicNanoseconds()
+    var refused: UInt64?
     while true {
-      do throws(StorageError) { return try secureAtOnce() } catch {
-        let isOver = SystemClock.monotonicNanoseconds() - began >= Self.patienceNanoseconds
-        if isOver || Task.isCancelled { throw error }
+      do throws(StorageError) {
+        if try secureAtOnce() { return }
+      } catch {
+        if Self.isOver(&refused) || Task.isCancelled { throw error }
+        // A task that is cancelled in this time leaves the loop at the next refusal.
+        do { try await Task.sleep(nanoseconds: Self.retryNanoseconds) } catch {}
+        continue
       }
-      // A cancelled task leaves the loop above.
-      do { try await Task.sleep(nanoseconds: Self.retryNanoseconds) } catch {}
+      await Self.waitForAnswer()
     }
   }
 
-  private func secureAtOnce() throws(StorageError) {
-    let isThere = brief.withLock { state in
-      if state.threadCount > 0 { return true }
-      state.threadCount = 1
+  /// Waits a moment for the answer to another caller's start. Cancellation does not shorten the
+  /// wait: the caller's loop would keep a thread busy.
+  private static func waitForAnswer() async {
+    await Task {
+      do { try await Task.sleep(nanoseconds: Self.answerNanoseconds) } catch {}
+    }.value
+  }
+
+  /// Notes a refusal of the system.
+  ///
+  /// - Parameter since: the time of the caller's first refusal; nil before it.
+  /// - Returns: whether the system has refused for as long as the pool has patience.
+  private static func isOver(_ since: inout UInt64?) -> Bool {
+    let now = SystemClock.monotonicNanoseconds()
+    let first = since ?? now
+    since = first
+    return now - first >= patienceNanoseconds
+  }
+
+  /// Starts what is missing of the first thread and the timer.
+  ///
+  /// - Returns: whether both exist; false while another caller is starting one of them. The system
+  ///   may refuse that start, so the caller must ask again. Each start ends.
+  /// - Throws: the system's refusal.
+  private func secureAtOnce() throws(StorageError) -> Bool {
+    let (count, starting) = brief.withLock { state in
+      defer { if state.threadCount == 0 { state.countStart() } }
+      return (state.threadCount, state.startingCount)
+    }
+    if count == 0 {
+      try makeThread(.brief)
+    } else if count <= starting {
       return false
     }
-    if !isThere { try makeThread(.brief) }
-    try timer.start()
+    return try timer.startAtOnce()
   }
 
   /// Starts a thread that was counted already.
   private func makeThread(_ crew: Crew) throws(StorageError) {
+    let monitor = monitor(crew)
     do throws(StorageError) {
       try start { [self] in run(crew) }
     } catch {
-      monitor(crew).withLock { $0.threadCount -= 1 }
+      monitor.withLock { state in
+        state.threadCount -= 1
+        state.startingCount -= 1
+      }
       throw error
     }
+    monitor.withLock { $0.startingCount -= 1 }
   }
 
   private func run(_ crew: Crew) {
@@ -223,7 +280,7 @@ extension ThreadPool {
     let needsThread = monitor.withLock { state in
       state.ready.append(work)
       if state.readyCount <= state.idleCount || state.threadCount >= crew.limit { return false }
-      state.threadCount += 1
+      state.countStart()
       return true
     }
     guard needsThread else { return monitor.signal() }
@@ -263,7 +320,7 @@ extension ThreadPool {
         state.refusedNanoseconds = nil
         return false
       }
-      state.threadCount = 1
+      state.countStart()
       return true
     }
     guard needsThread else { return }

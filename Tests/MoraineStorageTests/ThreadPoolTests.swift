@@ -133,6 +133,97 @@ import Testing
     #expect(refused.count == 1)
   }
 
+  /// A system that starts or refuses the first thread as soon as the test permits an answer.
+  private final class LateAnswer: Sendable {
+    let asked = Counter()
+    let answer = Counter()
+    private let isRefusal: Bool
+
+    init(isRefusal: Bool) { self.isRefusal = isRefusal }
+
+    func start(_ body: @escaping @Sendable () -> Void) throws(StorageError) {
+      asked.add()
+      if asked.count == 1 {
+        answer.wait(for: 1)
+        if isRefusal {
+          throw StorageError("start a thread", file: "", errno: .resourceTemporarilyUnavailable)
+        }
+      }
+      try WorkerThread.start(body)
+    }
+
+    /// Creates a pool whose timer, or whose first thread, waits for the answer.
+    func pool(isOfTimer: Bool) -> ThreadPool {
+      let timer = PoolTimer { [self] body throws(StorageError) in
+        if isOfTimer { try start(body) } else { try WorkerThread.start(body) }
+      }
+      return ThreadPool(timer: timer) { [self] body throws(StorageError) in
+        if isOfTimer { try WorkerThread.start(body) } else { try start(body) }
+      }
+    }
+  }
+
+  /// Secures the pool on a thread of its own, and counts its end.
+  private func secureOnAThread(
+    _ pool: ThreadPool, ended: Counter, failed: Counter, _ check: @escaping @Sendable () -> Void
+  ) throws {
+    try WorkerThread.start {
+      do throws(StorageError) { try pool.secure() } catch { failed.add() }
+      check()
+      ended.add()
+    }
+  }
+
+  /// Regression: a caller took the timer, or the first thread, for started while another caller was
+  /// starting it. That start was refused, and the first caller's store had no timer.
+  @Test(arguments: [true, false])
+  func threadThatMayBeRefusedSecuresNoOtherCaller(isOfTimer: Bool) throws {
+    let system = LateAnswer(isRefusal: true)
+    let pool = system.pool(isOfTimer: isOfTimer)
+    let (ended, failed, early) = (Counter(), Counter(), Counter())
+    for _ in 0..<2 {
+      try secureOnAThread(pool, ended: ended, failed: failed) {
+        if system.answer.count == 0 { early.add() }
+      }
+      system.asked.wait(for: 1)
+    }
+    // The second caller has begun to wait then. If it has not, the test demonstrates less.
+    SystemClock.sleep(nanoseconds: 100_000_000)
+    system.answer.add()
+    ended.wait(for: 2)
+    #expect(early.count == 0, "each caller waits for the answer")
+    #expect(failed.count == 0)
+    #expect(system.asked.count == 2, "one caller tries again after the refusal")
+    #expect(pool.threadCount(.brief) == 1)
+    #expect(pool.timer.isRunning)
+  }
+
+  /// Regression: a caller took another caller's start for a refusal of the system. It threw after a
+  /// second, and at once when its task was cancelled, although the system refused nothing.
+  @Test(arguments: [true, false])
+  func startOfAnotherCallerIsNoRefusal(isOfTimer: Bool) async throws {
+    let system = LateAnswer(isRefusal: false)
+    let pool = system.pool(isOfTimer: isOfTimer)
+    let (ended, failed) = (Counter(), Counter())
+    for _ in 0..<2 {
+      try secureOnAThread(pool, ended: ended, failed: failed) {}
+      system.asked.wait(for: 1)
+    }
+    let cancelled = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      try await pool.secureWithoutBlocking()
+    }
+    // The answer takes longer than the pool's patience with refusals.
+    try await Task.sleep(nanoseconds: ThreadPool.patienceNanoseconds + 200_000_000)
+    system.answer.add()
+    try await cancelled.value
+    ended.wait(for: 2)
+    #expect(failed.count == 0)
+    #expect(system.asked.count == 1, "the system is asked for one thread, and refuses none")
+    #expect(pool.threadCount(.brief) == 1)
+    #expect(pool.timer.isRunning)
+  }
+
   @Test func theTimerKeepsTheOrderOfTimes() throws {
     let timer = PoolTimer()
     let log = Box(Mutex([]))

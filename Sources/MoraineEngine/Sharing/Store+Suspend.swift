@@ -13,22 +13,21 @@ extension Store {
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the error of writes that a ``WriteQueue`` has
   ///   dropped, if no other call has thrown it. The locks are released in any case.
   public func suspend() async throws(StoreError) {
+    guard pipeline.isInItsProcess else { return try await suspendInAChild() }
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
-    if pipeline.isInItsProcess, writing.stopQueues(Self.suspendedError) {
-      await writing.applyQueues()
-    }
+    if writing.stopQueues(Self.suspendedError) { await writing.applyQueues() }
     guard !isClosed else { return }
     lifecycle.suspend()
-    refreshReaders()
     compaction.reaping.cancel()
+    refreshReaders()
     observers.setUsable(false)
     await compaction.waitForEnd()
     await writing.roomGate.waitUntilFree()
     guard !isClosed else { return }
     lifecycle.leave(exists: engine != nil)
-    let dropped = pipeline.isInItsProcess ? writing.takeUnreportedFailure() : nil
+    let dropped = writing.takeUnreportedFailure()
     guard engine != nil else {
       if let dropped { throw dropped }
       return
@@ -46,6 +45,17 @@ extension Store {
     precondition(engine == nil, "a suspended store has the directory open")
     send(.suspended(failure: nil))
     if let dropped { throw dropped }
+  }
+
+  /// Suspends a forked child's copy of the store. The child waits for no gate: the parent's task
+  /// that has it does not exist here. It takes no lock of the readers and the observers either,
+  /// because a thread of the parent may have held it.
+  private func suspendInAChild() async throws(StoreError) {
+    guard !isSuspended, !isClosed else { return }
+    lifecycle.suspend()
+    compaction.reaping.cancel()
+    lifecycle.leave(exists: engine != nil)
+    if engine != nil { try await leaveDirectory() }
   }
 
   /// Opens the store again after ``suspend()``. Other processes may have written in between.

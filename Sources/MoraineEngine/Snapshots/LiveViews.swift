@@ -136,6 +136,10 @@ final class LiveViews: @unchecked Sendable {
   /// Whether the store has readers.
   var areWanted: Bool { retirement.withLock { $0.readerCount > 0 } }
 
+  /// Calls the body while the lock is held, as a thread of a parent may hold it during a fork; for
+  /// tests.
+  func whileLocked(_ body: () -> Void) { retirement.withLock { _ in body() } }
+
   /// Records a reader.
   ///
   /// - Returns: whether it is the only one.

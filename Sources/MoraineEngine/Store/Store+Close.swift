@@ -40,6 +40,12 @@ extension Store {
     let isFirst = lifecycle.close()
     if isFirst { closing.begin() }
     compaction.reaping.cancel()
+    guard pipeline.isInItsProcess else {
+      // In a forked child, a thread of the parent may have held the locks of the observers and the
+      // readers.
+      readers.waiters.wakeAll()
+      return isFirst
+    }
     observers.setUsable(false)
     refreshReaders()
     wakeForChange()
@@ -52,8 +58,11 @@ extension Store {
       guard closing.isUnderWay, pipeline.isInItsProcess else { return nil }
       return await closing.waitForEnd()
     }
-    await compaction.waitForEnd()
-    await writing.roomGate.waitUntilFree()
+    // In a forked child, the parent's tasks that would end these waits do not exist.
+    if pipeline.isInItsProcess {
+      await compaction.waitForEnd()
+      await writing.roomGate.waitUntilFree()
+    }
     let failure = await end()
     // No event follows this one: all threads of the store have ended their work.
     send(.closed(failure: failure))
@@ -63,10 +72,12 @@ extension Store {
   }
 
   private func end() async -> StoreError? {
-    writing.roomGate.take()
+    // In a forked child, a task of the parent may have the gate for ever.
+    let takesGate = pipeline.isInItsProcess
+    if takesGate { writing.roomGate.take() }
     defer {
       pipeline.stop()
-      writing.roomGate.release()
+      if takesGate { writing.roomGate.release() }
     }
     defer { observers.phase.end() }
     do throws(StoreError) { try await leaveDirectory() } catch { return error }
@@ -74,7 +85,7 @@ extension Store {
   }
 
   /// Ends the log, and releases all files and locks, even after an error. The caller holds the
-  /// gate.
+  /// gate, except in a forked child.
   func leaveDirectory() async throws(StoreError) {
     defer {
       peers.endWatching()

@@ -262,6 +262,8 @@ extension Store {
 extension Store {
   /// Waits while another writer holds the gate, and checks that the store can be used.
   func passGate() async throws(StoreError) {
+    // In a forked child, the task that holds the gate does not exist.
+    if writing.roomGate.isHeld, !pipeline.isInItsProcess { throw .usedAfterFork }
     await writing.roomGate.waitUntilFree()
     if isShared, engine == nil { try await joinOthers() }
     try checkUsable()

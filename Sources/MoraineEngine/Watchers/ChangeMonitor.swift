@@ -67,6 +67,10 @@ final class Observers: Sendable {
     }
   }
 
+  /// Calls the body while the lock is held, as a thread of a parent may hold it during a fork; for
+  /// tests.
+  func whileLocked(_ body: () -> Void) { monitors.withLock { _ in body() } }
+
   /// Returns the monitor of a keyspace, which need not exist yet.
   func monitor(of keyspace: String) -> ChangeMonitor {
     monitors.withLock { monitors in

@@ -64,14 +64,23 @@ final class StorePhase: Sendable {
   func setDirectory(_ directory: any StorageDirectory) {
     guard let identity = directory.identity else { return }
     state.withLock { $0.directory = identity }
-    Self.all.withLock { entries in
+    Self.all.references.withLock { entries in
       entries.removeAll { $0.phase == nil || $0.phase === self }
       entries.append(Reference(phase: self))
     }
   }
 
+  /// Whether this process has created the object. A forked child has a copy of it, and must not
+  /// wait for its lock: a thread of the parent may have held it.
+  private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
+
+  /// Calls the body while the lock is held, as a thread of a parent may hold it during a fork; for
+  /// tests.
+  func whileLocked(_ body: () -> Void) { state.withLock { _ in body() } }
+
   func beginClosing() {
     hasBegunToClose.store(true, ordering: .releasing)
+    guard isInItsProcess else { return }
     state.withLock { state in
       if state.phase != .ended { state.phase = .closing }
     }
@@ -79,6 +88,7 @@ final class StorePhase: Sendable {
 
   /// Records that the store exists no longer, or has closed.
   func end() {
+    guard isInItsProcess else { return }
     let isEnded = state.withLock { state in
       state.isOver = true
       return state.endIfUnlocked()
@@ -89,6 +99,7 @@ final class StorePhase: Sendable {
   func tookLock() { state.withLock { $0.lockCount += 1 } }
 
   func releasedLock() {
+    guard isInItsProcess else { return }
     let isEnded = state.withLock { state in
       precondition(state.lockCount > 0, "a lock is released twice")
       state.lockCount -= 1
@@ -98,7 +109,9 @@ final class StorePhase: Sendable {
   }
 
   private func forget() {
-    Self.all.withLock { entries in entries.removeAll { $0.phase == nil || $0.phase === self } }
+    Self.all.references.withLock { entries in
+      entries.removeAll { $0.phase == nil || $0.phase === self }
+    }
   }
 
   /// Whether the store is about to release its directory: it is being closed, or its last reference
@@ -144,14 +157,26 @@ final class StorePhase: Sendable {
     weak var phase: StorePhase?
   }
 
-  /// The objects of all stores of this process that have a directory on the disk.
-  private static let all = Mutex<[Reference]>([])
+  /// The objects of all stores of a process that have a directory on the disk.
+  private final class List: OfOneProcess {
+    let forkGeneration = CurrentProcess.forkGeneration
+    let references = Mutex<[Reference]>([])
 
-  /// The objects of this process. In a forked child, the tasks of the parent's stores never end.
+    init() {}
+  }
+
+  private static let place = PerProcess<List>()
+
+  /// The objects of this process. A forked child begins with none: the tasks of its parent's stores
+  /// never end there, and a thread of the parent may have held the lock of the parent's list.
+  private static var all: List { place.current }
+
+  /// Calls the body while the lock of the list is held, as a thread of a parent may hold it during
+  /// a fork; for tests.
+  static func whileListIsLocked(_ body: () -> Void) { all.references.withLock { _ in body() } }
+
   private static var living: [StorePhase] {
-    all.withLock { $0.compactMap(\.phase) }.filter {
-      $0.forkGeneration == CurrentProcess.forkGeneration
-    }
+    all.references.withLock { $0.compactMap(\.phase) }
   }
 
   /// The use of a locked directory by the stores of this process.

@@ -1,6 +1,7 @@
 import CMoraineShims
 import CTestSupport
 import Foundation
+import MoraineTesting
 import Testing
 
 @testable import MoraineEngine
@@ -100,6 +101,129 @@ import Testing
       moraine_note_fork()
       reader = nil
       store = nil
+    }
+  }
+
+  /// Regression: a child that released its copy of a store waited for ever for a lock that a thread
+  /// of its parent had held.
+  @Test func aChildsStoreEndsWithoutTheLocksOfItsParent() async {
+    await #expect(processExitsWith: .success) {
+      let phase = StorePhase()
+      phase.tookLock()
+      moraine_note_fork()
+      // A wait for ever ends the process.
+      alarm(60)
+      phase.whileLocked {
+        phase.beginClosing()
+        phase.releasedLock()
+        phase.end()
+      }
+      guard phase.isClosing else { exit(1) }
+    }
+  }
+
+  /// Regression: an opening in a child waited for ever for the list of the parent's stores.
+  @Test func aChildOpensAStoreWithoutTheLocksOfItsParent() async {
+    await #expect(processExitsWith: .success) {
+      let directory = try TestDirectory()
+      let store = try Store(at: directory.path)
+      try await store.set([1], forKey: "a")
+      try await store.close()
+      var isListed = false
+      StorePhase.whileListIsLocked {
+        moraine_note_fork()
+        // A wait for ever ends the process.
+        alarm(60)
+        do throws(StoreError) {
+          let own = try Store(at: directory.path)
+          isListed = own.observers.phase.directory != nil
+        } catch {
+          exit(1)
+        }
+      }
+      guard isListed else { exit(2) }
+    }
+  }
+
+  /// Regression: `close()` in a child waited for ever for a lock that a thread of its parent had
+  /// held.
+  @Test func aChildClosesWithoutTheLocksOfItsParent() async {
+    await #expect(processExitsWith: .success) {
+      let store = Store.inMemory(configuration: .testing(durability: .none))
+      try await store.set([1], forKey: "a")
+      let (views, observers, gate) = (await store.views, store.observers, Gate())
+      Thread.detachNewThread { views.whileLocked { observers.whileLocked { gate.pass() } } }
+      await gate.arrival()
+      moraine_note_fork()
+      // A wait for ever ends the process.
+      alarm(60)
+      try await store.close()
+    }
+  }
+
+  /// Regression: `close()` in a child waited for ever for a gate that a task of its parent had held
+  /// at the fork.
+  @Test func aChildClosesWithoutTheGatesOfItsParent() async {
+    await #expect(processExitsWith: .success) {
+      for gate in ParentsGate.allCases {
+        var configuration = Store.Configuration.testing(durability: .none)
+        configuration.compaction = .manual
+        let store = Store.inMemory(configuration: configuration)
+        try await store.set([1], forKey: "a")
+        await store.hold(gate)
+        moraine_note_fork()
+        // A wait for ever ends the process.
+        alarm(60)
+        if gate == .room {
+          do throws(StoreError) {
+            try await store.set([2], forKey: "b")
+            exit(2)
+          } catch {
+            guard error.code == .usedAfterFork else { exit(3) }
+          }
+        }
+        try await store.close()
+        guard await store.isClosed else { exit(1) }
+      }
+    }
+  }
+
+  /// Regression: `suspend()` in a child waited for ever for a gate that a task of its parent had
+  /// held at the fork.
+  @Test func aChildSuspendsWithoutTheGatesOfItsParent() async {
+    await #expect(processExitsWith: .success) {
+      for gate in ParentsGate.allCases {
+        let directory = try TestDirectory()
+        var configuration = Store.Configuration.testing()
+        configuration.compaction = .manual
+        let store = try Store(at: directory.path, configuration: configuration)
+        try await store.set([1], forKey: "a")
+        await store.hold(gate)
+        moraine_note_fork()
+        // A wait for ever ends the process.
+        alarm(60)
+        try await store.suspend()
+        guard await store.isSuspended else { exit(1) }
+        // A suspended store may be closed.
+        try await store.close()
+      }
+    }
+  }
+}
+
+/// What a task of the parent holds at the fork. In the child, that task does not exist.
+private enum ParentsGate: CaseIterable {
+  case compaction, room, turn
+}
+
+extension Store {
+  fileprivate var views: LiveViews { readers.views }
+
+  fileprivate func hold(_ gate: ParentsGate) {
+    switch gate {
+    case .compaction: compaction.begin()
+    case .room: writing.roomGate.take()
+    case .turn: lifecycle.turnGate.take()
     }
   }
 }
