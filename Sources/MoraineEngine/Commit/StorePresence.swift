@@ -53,7 +53,7 @@ final class StorePresence: Sendable {
   ///
   /// - Throws: `.storeReplaced`.
   func check() throws(StoreError) {
-    try known.withLock { (known) throws(StoreError) in try check(&known) }
+    try known.withLock { (known) throws(StoreError) in _ = try check(&known) }
   }
 
   /// Checks all names.
@@ -74,7 +74,7 @@ final class StorePresence: Sendable {
         throw replaced("\(active.name) was truncated", active.name)
       }
       guard isShared else { throw replaced("\(active.name) was deleted or replaced", active.name) }
-      try checkReplacement(active, extent != nil, end, known.manifest)
+      try checkReplacement(active, extent != nil, end, &known)
     }
   }
 
@@ -140,7 +140,13 @@ final class StorePresence: Sendable {
 }
 
 extension StorePresence {
-  private func check(_ known: inout Known) throws(StoreError) {
+  /// Checks all names but the active segment's, and reads the manifest where it is not the known
+  /// one.
+  ///
+  /// - Returns: whether the known manifest was in the directory during the call; false when the
+  ///   file system does not say that.
+  @discardableResult
+  private func check(_ known: inout Known) throws(StoreError) -> Bool {
     let isInPlace = answerIfAvailable { () throws(StorageError) in try directory.isInPlace() }
     if case .some(false) = isInPlace {
       throw replaced(
@@ -157,19 +163,22 @@ extension StorePresence {
     let stamp = answerIfAvailable { () throws(StorageError) in
       try directory.stamp(of: Manifest.fileName)
     }
-    guard case .some(let stamp) = stamp else { return }
+    guard case .some(let stamp) = stamp else { return false }
     guard let stamp else { throw replaced("the manifest was deleted", Manifest.fileName) }
-    if stamp != known.stamp { try read(stamp, &known) }
+    if stamp == known.stamp { return true }
+    return try read(stamp, &known)
   }
 
   /// Reads a manifest that was written to or is another file. Its content decides.
-  private func read(_ stamp: FileStamp, _ known: inout Known) throws(StoreError) {
+  ///
+  /// - Returns: false when something prevented the reading.
+  private func read(_ stamp: FileStamp, _ known: inout Known) throws(StoreError) -> Bool {
     let found: Manifest?
     do throws(StoreError) {
       found = try ManifestFile.readPresent(directory)
     } catch {
       // The error is not about the bytes of the manifest: something prevented reading them.
-      if [.io, .noSpace, .limitExceeded].contains(error.code) { return }
+      if [.io, .noSpace, .limitExceeded].contains(error.code) { return false }
       throw replaced("the manifest was overwritten (\(error.message))", Manifest.fileName)
     }
     guard let found else { throw replaced("the manifest was deleted", Manifest.fileName) }
@@ -182,18 +191,22 @@ extension StorePresence {
       throw replaced("the manifest was replaced by another one", Manifest.fileName)
     }
     known = Known(manifest: found, stamp: stamp)
+    return true
   }
 
   /// Checks that another process of a shared store only did what it may do with the active segment:
   /// seal it, and compact it later; or, after its writer died, replace it by an identical copy that
   /// is on the disk.
+  ///
+  /// The process that removes a segment has published a manifest before that does not list it as
+  /// open, and no later manifest does. So only a manifest that is read after a look at the file's
+  /// name says whether what the look found is wrong: this process may have been stopped for long
+  /// since it read a manifest.
   private func checkReplacement(
-    _ active: any StorageFile, _ isThere: Bool, _ end: UInt64?, _ manifest: Manifest
+    _ active: any StorageFile, _ isThere: Bool, _ end: UInt64?, _ known: inout Known
   ) throws(StoreError) {
     assert(isShared, "the segment of a store of one process was replaced")
-    let number = SegmentNumber(fileName: active.name)
-    let isOpen = manifest.segments.contains { $0.number == number && !$0.isSealed }
-    guard isOpen else { return }
+    guard try isStillOpen(active, &known) else { return }
     guard isThere else { throw replaced("\(active.name) was deleted", active.name) }
     // No sync is about to be acknowledged; the manifest will say what the copy is.
     guard let end else { return }
@@ -204,7 +217,20 @@ extension StorePresence {
       try copy.synchronize(.full)
       return true
     }
-    guard isCopy == true else { throw replaced("\(active.name) was replaced", active.name) }
+    if isCopy == true { return }
+    // The copy may have been sealed and compacted before the comparison opened it.
+    guard try isStillOpen(active, &known) else { return }
+    throw replaced("\(active.name) was replaced", active.name)
+  }
+
+  /// Whether the manifest that is in the directory now lists the segment as open; false when the
+  /// file system does not say that.
+  private func isStillOpen(
+    _ active: any StorageFile, _ known: inout Known
+  ) throws(StoreError) -> Bool {
+    guard try check(&known) else { return false }
+    let number = SegmentNumber(fileName: active.name)
+    return known.manifest.segments.contains { $0.number == number && !$0.isSealed }
   }
 
   private static func areEqual(
@@ -274,6 +300,8 @@ extension CommitPipeline {
 
   /// Ends the watch. From now on this process writes nothing to the directory.
   func endWatch() {
+    // A forked child writes nothing, and a thread of the parent may have held the lock.
+    guard isInItsProcess else { return }
     let before = presence.withLock { presence in
       defer { presence = nil }
       return presence

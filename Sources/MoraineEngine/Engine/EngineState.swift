@@ -16,6 +16,8 @@ struct EngineState: ~Copyable {
   /// Whether applying the records of other processes has failed half-way. Then everything must be
   /// read again.
   var isFollowedInPart = false
+  /// The error of the last replay that failed: the reason while ``isFollowedInPart`` is set.
+  var replayFailure: StoreError?
   let pipeline: CommitPipeline
   var compressor = Compressor()
   /// Number of times that a value of the size for ``PreparedValue`` was compressed; for tests.

@@ -174,9 +174,12 @@ extension Log {
     }
   }
 
+  /// Removes what a failed write has left. A file that has not grown is not cut: on a full disk the
+  /// file system may need a block even for that, and the failure would poison the store.
   private func cutFailedWrite(
     to end: Int, _ active: ActiveSegment, after cause: StorageError
   ) throws(StoreError) {
+    if ends(at: end, active.file) { throw StoreError(cause) }
     do throws(StorageError) {
       try active.file.truncate(to: UInt64(end))
     } catch {
@@ -185,6 +188,14 @@ extension Log {
       throw failure
     }
     throw StoreError(cause)
+  }
+
+  /// Whether the file is known to contain nothing after an offset.
+  private func ends(at end: Int, _ file: any StorageFile) -> Bool {
+    do throws(StorageError) { return try file.lengthBytes() <= UInt64(end) } catch {
+      // To cut the file is right in either case, and reports whether that failed.
+      return false
+    }
   }
 
   /// Offset at which the next record is appended to the active segment.
@@ -212,9 +223,13 @@ extension Log {
   mutating func countIngested(bytes: Int) { appendedBytes &+= UInt64(bytes) }
 
   /// Continues the counts of the log that this one replaces: the same files, read again.
-  mutating func continueCounts(of other: borrowing Log) {
+  ///
+  /// - Parameter isWhole: false when a replay of the other log has failed. Its last number may then
+  ///   be one of records that were applied in part and must be replayed; all numbers that were used
+  ///   up are in the shared page.
+  mutating func continueCounts(of other: borrowing Log, isWhole: Bool) {
     appendedBytes = other.appendedBytes
-    lastSequence = max(lastSequence, other.lastSequence)
+    if isWhole { lastSequence = max(lastSequence, other.lastSequence) }
   }
 
   /// Appends a sync mark when more has become durable since the last mark.
@@ -432,19 +447,13 @@ extension Log {
 }
 
 extension Log {
-  /// Removes a segment that no manifest lists, and makes the segment before it active again.
-  ///
-  /// - Returns: the result of ``returnNumber(_:)`` for the removed segment.
-  mutating func abandonActive(
-    for before: (segment: ActiveSegment, markedOffset: Int)?
-  ) -> Bool {
+  /// Removes a segment that no manifest lists, and makes the segment before it active again. The
+  /// number stays used up: the file still exists.
+  mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
     let abandoned = active?.slot
-    var isReturned = false
-    if let abandoned { isReturned = returnNumber(table.infos[abandoned].number) }
     active = before?.segment
     if let abandoned { table.drop(abandoned) }
     position.markedOffset = before?.markedOffset ?? 0
-    return isReturned
   }
 
   mutating func takeSegmentNumber() -> SegmentNumber {
@@ -455,19 +464,14 @@ extension Log {
     return SegmentNumber(rawValue: number)
   }
 
-  /// Makes a number available again. The next attempt then takes the same number, and removes the
-  /// file that the last attempt left, unless another number was taken since. Keeps the number used
-  /// up when the publication of the manifest failed half-way, because the manifest may list it, and
-  /// in a shared store.
-  ///
-  /// - Returns: whether the next segment gets the number. If not, nothing replaces the file.
-  @discardableResult
-  mutating func returnNumber(_ number: SegmentNumber) -> Bool {
-    if pipeline.hasPoison || link != nil { return false }
+  /// Makes a number available again whose file was removed. The next attempt then takes the same
+  /// number, unless another number was taken since. Keeps the number used up when the publication
+  /// of the manifest failed half-way, because the manifest may list it, and in a shared store.
+  mutating func returnNumber(_ number: SegmentNumber) {
+    if pipeline.hasPoison || link != nil { return }
     assert(number.rawValue < manifest.nextSegmentNumber, "a number is returned that was not taken")
-    guard manifest.nextSegmentNumber == number.rawValue &+ 1 else { return false }
+    guard manifest.nextSegmentNumber == number.rawValue &+ 1 else { return }
     manifest.nextSegmentNumber = number.rawValue
-    return true
   }
 }
 

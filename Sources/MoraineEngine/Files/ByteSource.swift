@@ -5,7 +5,7 @@ import MoraineStorage
 final class ByteSource {
   private static let windowBytes = 1 << 20
   private static let firstBytes = 4096
-  /// Nil for bytes of a mapping that is never left.
+  /// Nil where a mapping has all bytes.
   private let file: (any StorageFile)?
   private let name: String
   private let base: UnsafeMutableRawPointer?
@@ -63,6 +63,8 @@ final class ByteSource {
 
   private func load(at offset: Int, count: Int) throws(StoreError) {
     guard let file else { preconditionFailure("bytes of a mapping are read from no file") }
+    // A read that fails leaves other bytes in the window, or none.
+    windowCount = 0
     if window.count < count {
       window.deallocate()
       window = .allocate(byteCount: count, alignment: 16)

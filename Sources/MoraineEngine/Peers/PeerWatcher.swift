@@ -151,26 +151,48 @@ extension PeerWatcher: ExchangingMemory {
 /// whether other processes have written.
 ///
 /// Safety: two atomic words, one of this process and one of the shared page. Pages that were ever
-/// looked at stay mapped while this object exists. The page's address is stored with release order
-/// after the page was kept, so a thread that acquires the address may read there. The followed
-/// version is released after the store has followed it, so a thread that sees both versions equal
-/// may read what was followed. An older version of either word means "news"; the store is then
-/// asked, which does no harm. The page's version is acquired. A process that received a message
-/// about a change (through a file, a socket) sees that change's version or a younger one, by
-/// coherence.
+/// looked at stay mapped while this object exists: a thread reads there without a lock or a count,
+/// and nothing says when it has ended. The page's address is stored with release order after the
+/// page was kept, so a thread that acquires the address may read there.
+///
+/// Each opening of the store maps the page, and a store that is suspended and resumed opens it each
+/// time. Of each file one mapping is kept, and the version is read there from then on. A mapping
+/// keeps its file alive, so no other file gets the device and inode numbers while it is kept: equal
+/// numbers mean the same file. All shared mappings of a file show the same memory, and an atomic
+/// word is one word at each of its addresses. So it makes no difference through which mapping the
+/// version is read, and a kept mapping shows what is published after a resumption. Another file,
+/// which the store gets when `SHARED` was deleted in between, gets another mapping.
+///
+/// The followed version is released after the store has followed it, so a thread that sees both
+/// versions equal may read what was followed. An older version of either word means "news"; the
+/// store is then asked, which does no harm. The page's version is acquired. A process that received
+/// a message about a change (through a file, a socket) sees that change's version or a younger one,
+/// by coherence.
 final class PeerVersion: Sendable {
+  private struct Kept: Sendable {
+    let file: FileIdentity
+    let page: SharedPage
+  }
+
   /// Address of the page; 0 when there is none.
   private let page = Atomic<UInt>(0)
   private let followedVersion = Atomic<UInt64>(0)
-  private let pages = Mutex<[SharedPage]>([])
+  /// One page of each file.
+  private let pages = Mutex<[Kept]>([])
 
-  func follow(_ page: SharedPage) {
-    let isNew = pages.withLock { pages in
-      if pages.last === page { return false }
-      pages.append(page)
-      return true
+  /// The number of pages that stay mapped; for tests.
+  var keptCount: Int { pages.withLock { $0.count } }
+
+  /// Looks at the page of a link from now on. Only the store's actor calls this function, and its
+  /// initializer.
+  func follow(_ link: SharedLink) {
+    let found = Kept(file: link.pageIdentity, page: link.page)
+    let page = pages.withLock { pages -> SharedPage in
+      if let kept = pages.first(where: { $0.file == found.file }) { return kept.page }
+      pages.append(found)
+      return found.page
     }
-    if isNew { self.page.store(UInt(bitPattern: page.base), ordering: .releasing) }
+    self.page.store(UInt(bitPattern: page.base), ordering: .releasing)
   }
 
   /// Only the store's actor calls this function.

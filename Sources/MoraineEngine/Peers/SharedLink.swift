@@ -23,6 +23,9 @@ final class SharedLink: Sendable {
 
   var files: [any StorageFile] { [pageFile, writer, compactor] }
 
+  /// Which file contains the page.
+  var pageIdentity: FileIdentity { pageFile.identity }
+
   /// Opens the files, and creates those that are missing.
   init(_ directory: any StorageDirectory) throws(StoreError) {
     let pageFile: any StorageFile
@@ -38,6 +41,11 @@ final class SharedLink: Sendable {
     self.pageFile = pageFile
     page = try storing { () throws(StorageError) in
       if try pageFile.lengthBytes() < SharedPage.lengthBytes {
+        // The page is overwritten for ever. Where the file system refuses this, the page needs free
+        // space, and there is no other place for it.
+        do throws(StorageError) { try pageFile.keepInPlace() } catch {
+          guard error.isUnsupported else { throw error }
+        }
         try pageFile.allocate(from: 0, to: UInt64(SharedPage.lengthBytes))
       }
       let mapping = try pageFile.map(lengthBytes: SharedPage.lengthBytes, .readWrite)

@@ -264,7 +264,7 @@ extension SharedPage {
     return words + Word.pins + index * Self.pinWords + word
   }
 
-  /// Takes a free pin; nil when all are taken.
+  /// Takes the pin that the owner has already, or else a free one; nil when all are taken.
   ///
   /// - Parameters:
   ///   - owner: not 0.
@@ -273,6 +273,9 @@ extension SharedPage {
   func takePin(_ owner: UInt64, now: UInt64) -> Int? {
     assert(owner != 0, "a pin without an owner is free")
     guard isWritable else { return nil }
+    // A process that reads the store again or resumes it has forgotten its pin. With a second one,
+    // the first would count until its time has passed, and the pins would not suffice for all.
+    if let own = (0..<Self.pinCount).first(where: { isPin($0, of: owner) }) { return own }
     return (0..<Self.pinCount).first { index in
       let before = pin(index, 0).pointee.load(ordering: .relaxed)
       guard before == 0 || pin(index, 2).pointee.load(ordering: .relaxed) < now else {

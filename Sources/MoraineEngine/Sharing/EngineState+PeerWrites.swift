@@ -248,7 +248,11 @@ extension EngineState {
     replay.digestsThrough = digestsThrough
     // A replay that fails has read units that it did not apply.
     isFollowedInPart = true
-    let result = try replay.run(&self)
+    let result: ReplayResult
+    do throws(StoreError) { result = try replay.run(&self) } catch {
+      replayFailure = error
+      throw error
+    }
     isFollowedInPart = false
     assert(result.validEnd >= scanner.offset, "a replay moved the end of a segment back")
     log.table[slot].end = result.validEnd
@@ -262,9 +266,11 @@ extension EngineState {
     _ slot: Int, from start: Int? = nil, length: Int
   ) throws(StoreError) -> SegmentScanner {
     let name = log.table.fileName(slot)
-    let source = ByteSource(
-      file: try log.table.files.file(for: slot, named: name), name: name, length: length,
-      mapping: log.table.infos[slot].mapping)
+    let mapping = log.table.infos[slot].mapping
+    // A file that is opened here stays open, and no bytes are read from it beside a mapping.
+    let file: (any StorageFile)? =
+      if mapping == nil { try log.table.files.file(for: slot, named: name) } else { nil }
+    let source = ByteSource(file: file, name: name, length: length, mapping: mapping)
     return SegmentScanner(
       source: source, name: name, seed: log.table[slot].seed, offset: start ?? log.table[slot].end)
   }
@@ -317,8 +323,14 @@ extension EngineState {
     let length = try storing { () throws(StorageError) in
       Int(clamping: try directory.openFile(name, .read)?.lengthBytes() ?? 0)
     }
-    if log.table.infos[slot].mapping != nil { try widen(slot, to: length) }
     let published = log.table[slot].end
+    // Another program may have cut or removed the file. A scan must not begin after its end.
+    guard length >= published else {
+      throw .corrupted(
+        "the file has \(length) bytes, but another process has published \(published)", name,
+        at: length)
+    }
+    if log.table.infos[slot].mapping != nil { try widen(slot, to: length) }
     var result = try replayOn(slot, length: length)
     result.validEnd = max(published, result.validEnd)
     let watermark = log.manifest.watermark(of: log.table.infos[slot].number)

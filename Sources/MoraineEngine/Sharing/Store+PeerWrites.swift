@@ -109,7 +109,10 @@ extension Store {
   }
 
   /// Applies what other processes have published, without waiting.
-  private func followAtOnce() throws(StoreError) -> PeerFollowing {
+  ///
+  /// - Parameter mayRepeat: whether a call that finds a file missing during a compaction of this
+  ///   process may follow once more.
+  private func followAtOnce(mayRepeat: Bool = true) throws(StoreError) -> PeerFollowing {
     assert(!peers.hasLease, "a process that appends follows other processes")
     guard let link = engine!.log.link else { return try hasBeenShared() ? .replaced : .followed }
     if engine!.isFollowedInPart { return .replaced }
@@ -122,11 +125,14 @@ extension Store {
       guard result == .followed else { return result }
     } catch {
       // Another process may have rotated or compacted the log while it was read.
-      guard error.code == .corrupted, !peers.keepsSlots else {
+      if error.code == .corrupted, !peers.keepsSlots { return .replaced }
+      // No other process compacts now. But one that finds a writer dead removes a segment without
+      // records, after this call has read the manifest that lists it.
+      guard error.code == .corrupted, mayRepeat, !engine!.isFollowedInPart else {
         wakeForChange()
         throw error
       }
-      return .replaced
+      return try followAtOnce(mayRepeat: false)
     }
     peers.recordNewState()
     recordFollowedVersion(news.version)
@@ -224,6 +230,8 @@ extension Store {
     // A state that a forked child reads would be its own: writes would no longer be refused.
     try engine!.checkProcess()
     guard !peers.keepsSlots else {
+      // Nothing was removed: a replay failed, and the store is read again after the compaction.
+      if engine!.isFollowedInPart, let failure = engine!.replayFailure { throw failure }
       throw StoreError(
         .corrupted,
         "segments were removed while this process had locked compaction; reopen the store",
@@ -238,7 +246,8 @@ extension Store {
   func install(_ box: EngineBox) {
     precondition(!peers.hasLease, "a state is replaced while its log is appended to")
     guard var state = box.take() else { return }
-    state.log.continueCounts(of: engine!.log)
+    let isWhole = !engine!.isFollowedInPart
+    state.log.continueCounts(of: engine!.log, isWhole: isWhole)
     state.report = engine!.report
     engine = consume state
     begunFollowing()
@@ -257,11 +266,11 @@ extension Store {
     scheduleReaping()
     refreshReaders()
     readers.waiters.wakeAll()
-    guard let page = engine?.log.link?.page else { return }
-    let followed = engine!.followed
+    guard let link = engine?.log.link else { return }
+    let (page, followed) = (link.page, engine!.followed)
     peers.recordNewState(nonce: followed.nonce, version: followed.version)
     observers.others.followed(followed.version)
-    observers.others.follow(page)
+    observers.others.follow(link)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)
   }

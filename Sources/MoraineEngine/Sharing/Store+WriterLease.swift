@@ -9,12 +9,13 @@ extension Store {
   ///
   /// - Returns: whether the caller must call ``releaseWriterLease()``; false in a store that is not
   ///   shared.
-  /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free
-  ///   then.
+  /// - Throws: `.locked`, `.poisoned`, `.storeReplaced`, `.corrupted`, `.io`, `.usedAfterFork`; the
+  ///   lock is free then.
   func acquireWriterLease() async throws(StoreError) -> Bool {
     guard isShared, !opener.configuration.isReadOnly, engine?.log.link != nil else { return false }
     // In a forked child, the kernel's locks and the words of the page belong to the parent.
     try engine!.checkProcess()
+    try throwPoison()
     await peers.waitForEntry()
     guard let link = engine?.log.link else {
       // The store was closed or suspended during the wait.
@@ -48,8 +49,16 @@ extension Store {
     if try await acquireWriterLease() { releaseWriterLease() }
   }
 
+  /// Throws if this process has stopped writing for good.
+  private func throwPoison() throws(StoreError) {
+    if pipeline.hasPoison, let poison = pipeline.poison { throw poison }
+  }
+
   /// Applies the records of other processes, and prepares the log for appending.
   private func takeOver(_ link: SharedLink) async throws(StoreError) {
+    // The poison may have come during the wait. Where the store was replaced, the page belongs to
+    // other processes, and this one writes nothing to it.
+    try throwPoison()
     let page = link.page
     if page.load(.poison) != 0 {
       pipeline.poison(
@@ -168,8 +177,10 @@ extension Store {
     let isLast = peers.leaveLease()
     guard let link = engine?.log.link else { return }
     let page = link.page
-    if pipeline.hasPoison {
-      page.store(1, .poison)
+    if let poison = pipeline.hasPoison ? pipeline.poison : nil {
+      // Where this store was replaced, the files of the others are sound: they go on. The page
+      // still names this process as the holder, so the next writer reads the log as after a death.
+      if poison.code != .storeReplaced { page.store(1, .poison) }
     } else {
       publishAppends(page)
     }

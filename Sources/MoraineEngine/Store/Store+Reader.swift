@@ -204,6 +204,9 @@ extension Store {
     let view: LiveView
     do throws(StoreError) {
       try checkUsable()
+      // A replay that failed may have ended inside a batch. The readers keep what they have until
+      // the store is read again.
+      if engine?.isFollowedInPart == true { return }
       view =
         engine == nil
         ? LiveView(nil, clock)

@@ -50,12 +50,17 @@ extension Store {
     do throws(StoreError) {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
-      let isReturned = engine!.log.abandonActive(for: full)
+      engine!.log.abandonActive(for: full)
       engine!.recent.markStale()
-      // A compaction may have taken the next number since, and a shared store never uses a number
-      // again. Then no later creation removes the file, which has its space allocated.
-      if !isReturned, !pipeline.hasPoison {
-        try await pipeline.run { () throws(StoreError) in try creation.discard() }
+      // The number is returned when the file is gone. A compaction that gets the number may write
+      // no output: then no later creation removes the file, which has its space allocated.
+      do throws(StoreError) {
+        if !pipeline.hasPoison {
+          try await pipeline.run { () throws(StoreError) in try creation.discard() }
+        }
+        engine?.log.returnNumber(creation.header.number)
+      } catch {
+        // Throw the first error. The next opening removes the file.
       }
       throw error
     }

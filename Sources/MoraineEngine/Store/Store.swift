@@ -88,11 +88,11 @@ public actor Store {
   ) {
     self.opener = opener
     checkpoints = CheckpointState(names: state?.checkpointNames ?? [])
-    let page = state?.log.link?.page
+    let link = state?.log.link
     let followed = state?.followed ?? (nonce: 0, version: 0)
     peers = PeerAccess(nonce: followed.nonce, seenVersion: followed.version)
     if let events = pipeline.events, let report = state?.report { events.send(.opened(report)) }
-    if page != nil { state!.reportPeerSeals() }
+    if link != nil { state!.reportPeerSeals() }
     let observers = opener.observers
     let earliestExpiry = state?.log.table.earliestExpiry ?? .max
     if let last = state?.log.lastSequence {
@@ -104,10 +104,11 @@ public actor Store {
     #else
       cell = EngineCell(state)
     #endif
-    if let page {
+    if let link {
+      let page = link.page
       pipeline.sharedPage.withLock { $0 = page }
       observers.pins.share(page)
-      observers.others.follow(page)
+      observers.others.follow(link)
       observers.others.followed(followed.version)
     }
     if refusal != nil {

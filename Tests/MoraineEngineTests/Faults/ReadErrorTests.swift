@@ -1,9 +1,10 @@
 import Foundation
-import MoraineEngine
 import MoraineStorage
 import MoraineTesting
 import SystemPackage
 import Testing
+
+@testable import MoraineEngine
 
 /// A read error names the file and is never reported as "missing" or "torn".
 @Suite struct ReadErrorTests {
@@ -57,6 +58,24 @@ import Testing
     #expect(try await again.count() == 40)
     #expect(await again.recoveryReport.tornBytes == 0)
     try await again.close()
+  }
+
+  /// Regression: after a read that failed, the bytes that had been read before were others.
+  @Test func bytesThatWereReadBeforeAFailureAreReadAgain() throws {
+    let storage = MemoryStorage()
+    try storage.createDirectory("folder")
+    let folder = try #require(try storage.openDirectory("folder"))
+    let file = try folder.createFile("short")
+    let bytes = (0..<6000).map { UInt8($0 / 4096 + 1) }
+    try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+    let source = ByteSource(file: file, name: "short", length: 8192, mapping: nil)
+    let first = try source.bytes(at: 0, count: 16).load(as: UInt8.self)
+    #expect(first == 1)
+    // The second block is read in part, into the memory of the first one.
+    let error = #expect(throws: StoreError.self) { _ = try source.bytes(at: 4096, count: 16) }
+    #expect(error?.code == .corrupted)
+    let again = try source.bytes(at: 0, count: 16).load(as: UInt8.self)
+    #expect(again == 1)
   }
 
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])

@@ -239,6 +239,74 @@ import Testing
     await #expect(throws: StoreError.self) { try await store.close() }
   }
 
+  /// Regression: a process that was stopped between reading the manifest and looking at its segment
+  /// took the segment for deleted, which another process had sealed and compacted since.
+  @Test func segmentThatIsCompactedDuringACheckIsNoReplacement() async throws {
+    let pair = try await SharedPair()
+    let (store, name, gate) = (pair.store, pair.file.name, Gate())
+    pair.storage.setScript { event in
+      event.operation == .stamp && event.file == name ? .hang(gate) : nil
+    }
+    let checking = Task { try await pair.check() }
+    await gate.arrival()
+    try await pair.compactTheSegment()
+    gate.open()
+    try await checking.value
+    try await store.set([2], forKey: "b", durability: .sync)
+    try await store.close()
+    try await pair.other.close()
+  }
+
+  /// Regression: a process that could not read the manifest of another process concluded from the
+  /// last one that it had read.
+  @Test func manifestThatCannotBeReadIsNoReplacement() async throws {
+    let pair = try await SharedPair()
+    pair.storage.setScript { event in
+      event.operation == .stamp && event.file == Manifest.fileName ? .fail(.ioError) : nil
+    }
+    try await pair.compactTheSegment()
+    try await pair.check()
+    pair.storage.setScript(nil)
+    try await pair.store.set([2], forKey: "b", durability: .sync)
+    try await pair.store.close()
+    try await pair.other.close()
+  }
+
+  /// A store that has written to a segment, and another opening of that store.
+  private struct SharedPair: Sendable {
+    let memory = MemoryStorage()
+    let storage: FaultStorage
+    let store: Store
+    let other: Store
+    /// The segment that the store has written to.
+    let file: any StorageFile
+
+    init() async throws {
+      storage = FaultStorage(memory)
+      let configuration = Store.Configuration.shared(segmentSizeBytes: 1000)
+      store = try Store(on: storage, at: "store", configuration: configuration)
+      other = try Store(on: memory, at: "store", configuration: configuration)
+      try await store.set([1], forKey: "a", durability: .sync)
+      let active = store.pipeline.monitor.withLock { $0.file }
+      file = try #require(active)
+    }
+
+    /// Checks the names, as after a sync.
+    func check() async throws {
+      try await store.runBlocking { [store, file] () throws(StoreError) in
+        try store.pipeline.checkPresence(of: file, syncedTo: 1)
+      }
+    }
+
+    func compactTheSegment() async throws {
+      for number in 0..<40 { try await other.set([UInt8](0..<50), forKey: Key("\(number % 4)")) }
+      try await other.compact()
+      try await other.waitUntilIdle()
+      let directory = try #require(try memory.openDirectory("store"))
+      #expect(try directory.extent(of: file.name) == nil, "the segment is compacted")
+    }
+  }
+
   /// Regression: users delete lock files. A second writer could open the store, and its synced
   /// writes were lost.
   @Test func deletingTheLockFileLetsNoSecondWriterIn() async throws {

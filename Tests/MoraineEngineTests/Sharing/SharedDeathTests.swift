@@ -148,6 +148,29 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
+  /// Regression: the process that took over ended with a trap when another program had cut the file
+  /// of the dead writer.
+  @Test func tailThatIsShorterThanWhatWasPublishedIsReported() async throws {
+    let memory = MemoryStorage()
+    let configuration = Store.Configuration.shared(.positional)
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    try await victim.set([1], forKey: "a")
+    let survivor = try Store(on: memory, at: "store", configuration: configuration)
+    #expect(try await survivor.value(forKey: "a") == [1])
+    let end = try #require(await victim.pageSnapshot()).tailEnd
+    try await victim.dieWhileWriting([2], forKey: "b", isTorn: false)
+    let directory = try #require(try memory.openDirectory("store"))
+    let file = try #require(try directory.openFile("0000000001.segment", .readWrite))
+    try file.truncate(to: UInt64(end - 8))
+    for _ in 0..<2 {
+      let error = await #expect(throws: StoreError.self) {
+        try await survivor.set([3], forKey: "c")
+      }
+      #expect(error?.code == .corrupted && error?.file == "0000000001.segment")
+    }
+    withExtendedLifetime((victim, survivor)) {}
+  }
+
   /// Regression: the manifest counted operations in the tail that the survivor had not read.
   @Test(arguments: SharedStoreTests.modes)
   func survivorGoesOnAfterADeathBesideACompaction(mode: Store.Configuration.IOMode) async throws {

@@ -197,6 +197,104 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
+  /// Regression: readers saw the part of a dead writer's batch that was applied before the disk
+  /// failed.
+  @Test func readersSeeNoPartOfABatchWhenTakingOverFails() async throws {
+    var configuration = Store.Configuration.shared(.positional)
+    configuration.compaction = .manual
+    // In an ordered keyspace, other reads come before those of the older records.
+    configuration.ordersKeyspaces = false
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    let keys: [Key] = ["a", "b"]
+    for key in keys { try await victim.set([1], forKey: key) }
+    try await victim.sealForCompaction()
+    try await victim.set([1], forKey: "c")
+    let survivor = try Store(on: faulty, at: "store", configuration: configuration)
+    let reader = try await survivor.reader()
+    for key in keys { #expect(try reader.value(forKey: key) == [1]) }
+    try await victim.dieAfterABatch([2], forKeys: keys)
+    // The second read of the sealed segment looks up the older record of the second key.
+    fail(.ioError, .read, "0000000001.segment", number: 2)
+    let error = await #expect(throws: StoreError.self) {
+      try await survivor.set([3], forKey: "d")
+    }
+    #expect(error?.code == .io)
+    for key in keys { #expect(try reader.value(forKey: key) == [1]) }
+    faulty.setScript(nil)
+    try await survivor.set([3], forKey: "d")
+    for key in keys { #expect(try reader.value(forKey: key) == [2]) }
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    withExtendedLifetime(victim) {}
+  }
+
+  /// Regression: until the end of the compaction, every call said that segments were removed.
+  @Test func aReadThatFailsOnceBesideACompactionIsNoDamage() async throws {
+    var configuration = Store.Configuration.shared(.positional)
+    configuration.compaction = .manual
+    let writer = try Store(on: memory, at: "store", configuration: configuration)
+    try await writer.set([1], forKey: "a")
+    let compacting = try Store(on: faulty, at: "store", configuration: configuration)
+    #expect(try await compacting.takeCompactor())
+    try await compacting.beginRewriting()
+    try await writer.set([2], forKey: "a")
+    fail(.ioError, .read, ".segment")
+    for _ in 0..<2 {
+      let error = await #expect(throws: StoreError.self) {
+        try await compacting.value(forKey: "a")
+      }
+      #expect(error?.code == .io)
+    }
+    let error = await #expect(throws: StoreError.self) {
+      try await compacting.set([3], forKey: "b")
+    }
+    #expect(error?.code == .io)
+    await compacting.freeCompactor()
+    #expect(try await compacting.value(forKey: "a") == [2])
+    try await compacting.set([3], forKey: "b")
+    #expect(try await compacting.verify().isSound)
+    for store in [compacting, writer] { try await store.close() }
+  }
+
+  /// Regression: a process that compacted took a dead writer's empty segment, which another process
+  /// had just removed, for a missing file.
+  @Test func anEmptySegmentIsGivenUpWhileAnotherProcessCompacts() async throws {
+    let victim = try open()
+    let survivor = try open()
+    try await victim.set([1], forKey: "a")
+    let compacting = try open(on: faulty)
+    #expect(try await compacting.takeCompactor())
+    try await compacting.beginRewriting()
+    try await victim.set([2], forKey: "b")
+    try await victim.sealForCompaction()
+    try await victim.dieBehindABirth()
+    let directory = try #require(try memory.openDirectory("store"))
+    let manifest = try #require(try ManifestFile.readPresent(directory))
+    let empty = try #require(manifest.segments.last).number.fileName
+    let gate = Gate()
+    faulty.setScript { event in
+      event.operation == .openFile && event.file == empty ? .hang(gate) : nil
+    }
+    async let answer = ThreadExecutor.run { try await compacting.value(forKey: "b") }
+    // Also when a call below throws: otherwise the test would wait for the read for ever.
+    defer {
+      faulty.setScript(nil)
+      gate.open()
+    }
+    await gate.arrival()
+    try await survivor.set([3], forKey: "c")
+    let names = try directory.entries().map(\.name)
+    #expect(!names.contains(empty))
+    faulty.setScript(nil)
+    gate.open()
+    #expect(try await answer == [2])
+    #expect(try await compacting.value(forKey: "c") == [3])
+    await compacting.freeCompactor()
+    #expect(try await compacting.verify().isSound)
+    for store in [compacting, survivor] { try await store.close() }
+    withExtendedLifetime(victim) {}
+  }
+
   /// The report contains the damage, and the error that prevented a second check.
   @Test func verifyingBesideADamagedManifest() async throws {
     let store = try open()
@@ -214,6 +312,20 @@ extension Store {
   fileprivate func dieBehindABirth() async throws(StoreError) {
     _ = try await acquireWriterLease()
     try await rotate(for: 100)
+    engine?.log.link?.freeWriter()
+  }
+
+  /// Appends a batch like a process that is killed before it can publish.
+  fileprivate func dieAfterABatch(
+    _ value: [UInt8], forKeys keys: [Key]
+  ) async throws(StoreError) {
+    _ = try await acquireWriterLease()
+    var batch = BatchOperations()
+    for key in keys { batch.put(BatchOperations.Place(keyspace: 0, key: key), value) }
+    guard case .done = try engine!.commit(batch, isDelete: false, nil) else {
+      Issue.record("the append found no space")
+      return
+    }
     engine?.log.link?.freeWriter()
   }
 

@@ -156,4 +156,40 @@ import Testing
     try await app.set([5], forKey: "c")
     try await app.close()
   }
+
+  /// Regression: each reading of a store took another pin, and compaction did not wait for the
+  /// iterators of the processes that found none.
+  @Test func processThatReadsTheStoreAgainKeepsItsPin() async throws {
+    let memory = MemoryStorage()
+    var configuration = Store.Configuration.shared()
+    configuration.compaction = .manual
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    store.waitForIteratorsForever()
+    try await store.set([1], forKey: "a")
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    var iterator = store.contentsAndChanges().makeAsyncIterator()
+    #expect(try await iterator.next() != nil)
+    for _ in 0..<3 { #expect(try await store.reread() == .installed) }
+    try await store.suspend()
+    try await store.resume()
+    #expect(await other.takeFreePins() == 119, "one of the 120 pins is taken")
+    withExtendedLifetime(iterator) {}
+    try await store.close()
+    try await other.close()
+  }
+}
+
+extension Store {
+  /// Takes all free pins of the page, and returns their number.
+  fileprivate func takeFreePins() -> Int {
+    guard let page = engine?.log.link?.page else { return 0 }
+    let now = SystemClock.monotonicNanoseconds()
+    var count = 0
+    // The owners of the stores are odd.
+    while let pin = page.takePin(UInt64(2 * count + 2), now: now) {
+      page.movePin(pin, to: .max, until: .max)
+      count += 1
+    }
+    return count
+  }
 }

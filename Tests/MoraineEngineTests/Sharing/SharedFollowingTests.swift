@@ -87,6 +87,26 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
+  /// Regression: each segment that another process had filled kept a descriptor.
+  @Test func followingKeepsNoDescriptorOfAMappedSegment() async throws {
+    let directory = try TestDirectory()
+    var configuration = Store.Configuration.shared(segmentSizeBytes: 64 << 10)
+    configuration.compaction = .manual
+    let writer = try Store(at: directory.path, configuration: configuration)
+    let reader = try Store(at: directory.path, configuration: configuration)
+    var counts: [Int] = []
+    for number in 0..<20 as Range<UInt8> {
+      try await writer.set([number], forKey: "a")
+      #expect(try await reader.value(forKey: "a") == [number])
+      try await writer.sealForCompaction()
+      #expect(try await reader.value(forKey: "a") == [number])
+      counts.append(try directory.descriptorCount())
+    }
+    // Files of the segment that is sealed or created now may be open for a moment.
+    #expect(counts[19] <= counts[0] + 4, "\(counts)")
+    for store in [writer, reader] { try await store.close() }
+  }
+
   /// A write of a process is acknowledged while a compaction of the same process still holds the
   /// lock.
   @Test func writeAcknowledgedUnderASharedLeaseIsVisibleToAllProcesses() async throws {

@@ -112,9 +112,39 @@ import Testing
     try await other.set([2], forKey: "b", durability: .sync)
     try await other.close()
   }
+
+  /// Regression: a process whose store had been moved stopped the processes that have the files
+  /// open at their new place: their writes threw the error of a failed sync.
+  @Test(arguments: SharedStoreTests.modes, [true, false])
+  func storeWhoseFilesWereReplacedStopsNoOtherProcess(
+    mode: Store.Configuration.IOMode, hasTheLock: Bool
+  ) async throws {
+    let memory = MemoryStorage()
+    let configuration = Store.Configuration.shared(mode)
+    let first = try Store(on: memory, at: "store", configuration: configuration)
+    try await first.set([1], forKey: "a", durability: .sync)
+    let second = try Store(on: memory, at: "store", configuration: configuration)
+    if hasTheLock { try await first.holdTheWriter() }
+    await first.learnThatItsFilesWereReplaced()
+    let error = await #expect(throws: StoreError.self) { try await first.set([2], forKey: "a") }
+    #expect(error?.code == .storeReplaced)
+    if hasTheLock {
+      await first.freeTheWriter()
+    } else {
+      #expect(await second.holderOnPage == 0, "the first store has not taken the lock")
+    }
+    try await second.set([3], forKey: "b", durability: .sync)
+    let closing = await #expect(throws: StoreError.self) { try await first.close() }
+    #expect(closing?.code == .storeReplaced)
+    try await second.set([4], forKey: "c", durability: .sync)
+    #expect(try await second.contents() == ["a": [1], "b": [3], "c": [4]])
+    try await second.close()
+  }
 }
 
 extension Store {
+  fileprivate var holderOnPage: UInt64? { engine?.log.link?.page.load(.leaseHolder) }
+
   fileprivate func holdTheWriter() async throws(StoreError) { _ = try await acquireWriterLease() }
 
   fileprivate func freeTheWriter() { releaseWriterLease() }

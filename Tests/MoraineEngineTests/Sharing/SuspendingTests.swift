@@ -1,3 +1,4 @@
+import Foundation
 import MoraineFormat
 import MoraineStorage
 import MoraineTesting
@@ -18,6 +19,37 @@ import Testing
     try await store.suspend()
     try await other.close()
     #expect(try directory.descriptorCount() == 0)
+    try await store.close()
+  }
+
+  /// Regression: a store kept one more mapping of the page after each resumption. Another `SHARED`
+  /// file needs a mapping of its own.
+  @Test func resumedStoreKeepsOneMappingOfEachPage() async throws {
+    var configuration = Store.Configuration.shared()
+    // No work in the background publishes anything.
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 1 << 40
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: configuration)
+    try await store.set([1], forKey: "a")
+    let others = store.observers.others
+    for isReplaced in [false, false, true, true, false] {
+      try await store.suspend()
+      if isReplaced {
+        let page = directory.store.appendingPathComponent(FileName.sharedPage)
+        try FileManager.default.removeItem(at: page)
+      }
+      try await store.resume()
+      let other = try Store(at: directory.path, configuration: configuration)
+      #expect(try await store.value(forKey: "a") == [1])
+      #expect(!others.hasNews)
+      try await other.set([2], forKey: "b")
+      #expect(others.hasNews)
+      #expect(try await store.value(forKey: "b") == [2])
+      #expect(!others.hasNews)
+      try await other.close()
+    }
+    #expect(others.keptCount == 3)
     try await store.close()
   }
 
