@@ -12,6 +12,8 @@ struct PageCopies {
     let base: UnsafeMutableRawPointer
     /// A bit for each page that is free.
     var free = UInt64.max
+    /// Whether the slab is among the candidates.
+    var isListed = true
   }
 
   /// 256 KiB. A slab begins at a multiple of that, so that the address of a page gives its slab.
@@ -19,7 +21,7 @@ struct PageCopies {
   private static let slabPages = 64
   /// The slabs by their addresses.
   private var slabs: [UInt: Slab] = [:]
-  /// Addresses of slabs with free pages. Some of these slabs may be full or returned by now.
+  /// Addresses of slabs with free pages, each once. Some of these slabs may be full by now.
   private var candidates: [UInt] = []
   private var emptyCount = 0
   /// Number of pages in use.
@@ -36,6 +38,9 @@ struct PageCopies {
   }
 
   var slabCount: Int { slabs.count }
+
+  /// Number of entries in the list of slabs with free pages; for tests.
+  var candidateCount: Int { candidates.count }
 
   private var freeCount: Int { slabs.count * Self.slabPages - count }
 
@@ -54,6 +59,7 @@ struct PageCopies {
     while true {
       while let key = candidates.last {
         if let page = takePage(of: key) { return page }
+        slabs[key]?.isListed = false
         candidates.removeLast()
       }
       do throws(StorageError) { try makeSlab() } catch {
@@ -92,7 +98,10 @@ struct PageCopies {
     let bit: UInt64 = 1 << UInt64((place - key) / UInt(BucketArray.pageBytes))
     precondition(slab.free & bit == 0, "a copy of a page was released twice")
     assert(count > 0, "fewer than zero pages are in use")
-    if slab.free == 0 { candidates.append(key) }
+    if !slab.isListed {
+      slab.isListed = true
+      candidates.append(key)
+    }
     slab.free |= bit
     slabs[key] = slab
     count -= 1
@@ -102,6 +111,8 @@ struct PageCopies {
     guard emptyCount > 1, freeCount - Self.slabPages >= secured else { return }
     emptyCount -= 1
     slabs[key] = nil
+    // The system may use the address again, so a key that stays would be a second one.
+    if let place = candidates.lastIndex(of: key) { candidates.remove(at: place) }
     slab.memory.deallocate()
   }
 
@@ -115,6 +126,7 @@ struct PageCopies {
       slab.memory.deallocate()
       emptyCount -= 1
     }
+    candidates.removeAll { [slabs] in slabs[$0] == nil }
     assert(emptyCount == 1, "the number of empty slabs is wrong")
   }
 

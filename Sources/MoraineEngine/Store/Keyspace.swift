@@ -251,18 +251,21 @@ extension Store {
       do throws(StoreError) {
         try await publishManifest()
       } catch {
-        (engine!.log.manifest.keyspaces, engine!.log.manifest.ordered) = (
-          before.keyspaces, before.ordered
-        )
+        restoreKeyspaces(of: before)
         throw error
       }
       if known == nil, let listed = engine!.log.manifest.keyspaces.first(where: { $0.id == id }) {
         engine!.keyspaces.add(listed)
         if isOrdered { engine!.live.trees.order(id) }
       } else if isOrdered {
-        try moveToTree(id, request.name)
+        try await moveToTree(id, request.name, before)
       }
     }
+  }
+
+  private func restoreKeyspaces(of before: Manifest) {
+    engine!.log.manifest.keyspaces = before.keyspaces
+    engine!.log.manifest.ordered = before.ordered
   }
 
   /// Verifies all records of a keyspace that is to be ordered. The caller has the manifest's gate,
@@ -285,7 +288,11 @@ extension Store {
   }
 
   /// Builds the tree of a keyspace whose records were verified, and fit a tree.
-  private func moveToTree(_ id: UInt16, _ name: String) throws(StoreError) {
+  ///
+  /// - Parameter before: the manifest from before the keyspace was ordered.
+  private func moveToTree(
+    _ id: UInt16, _ name: String, _ before: Manifest
+  ) async throws(StoreError) {
     let began = SystemClock.monotonicNanoseconds()
     let total = engine!.log.table.totalBytes
     do throws(StoreError) {
@@ -295,15 +302,32 @@ extension Store {
             name: name, Store.Progress(completedBytes: total + done, totalBytes: 2 * total)))
       }
     } catch {
-      // Only a new error of the disk can stop this. The manifest says that the keyspace is ordered;
-      // the next opening builds its tree.
-      pipeline.poison(error)
+      try await undoOrder(before, after: error)
       throw error
     }
     send(
       .keyspaceOrdered(
         name: name, keyCount: engine!.live.trees.root(id).count,
         elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
+  }
+
+  /// Publishes that a keyspace is not ordered, because its tree could not be built: memory or a
+  /// descriptor was refused, or a read failed. Where that publication fails, all writing stops: the
+  /// manifest says that the keyspace is ordered, and a write would use the hash index. The next
+  /// opening builds the tree.
+  ///
+  /// - Throws: the errors of the publication.
+  private func undoOrder(
+    _ before: Manifest, after error: StoreError
+  ) async throws(StoreError) {
+    assert(writing.manifestGate.isHeld, "the manifest may have changed since")
+    // Another process of a shared store may have read the manifest, and have ordered its index.
+    guard !isShared else { return pipeline.poison(error) }
+    restoreKeyspaces(of: before)
+    do throws(StoreError) { try await publishManifest() } catch {
+      pipeline.poison(error)
+      throw error
+    }
   }
 }
 

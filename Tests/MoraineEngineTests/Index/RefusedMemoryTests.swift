@@ -100,6 +100,84 @@ import Testing
     copies.deallocate()
   }
 
+  /// Regression: the list of slabs with free pages kept every slab that had been returned.
+  @Test func slabsThatWereReturnedAreNotListed() throws {
+    var copies = PageCopies()
+    for _ in 0..<1000 {
+      try copies.secure(323)
+      let pages = (0..<15).map { _ in copies.take() }
+      for page in pages { copies.free(page) }
+      copies.returnEmptySlabs()
+    }
+    #expect(copies.candidateCount <= copies.slabCount)
+    copies.deallocate()
+  }
+
+  /// Regression: a slab was listed again whenever its last free page was taken and freed.
+  @Test func slabWithFreePagesIsListedOnce() {
+    var copies = PageCopies()
+    let used = (0..<63).map { _ in copies.take() }
+    for _ in 0..<1000 {
+      let page = copies.take()
+      copies.free(page)
+    }
+    #expect(copies.candidateCount == 1)
+    for page in used { copies.free(page) }
+    copies.deallocate()
+  }
+
+  /// Makes a store with a hashed keyspace "k", whose order needs more memory than the system
+  /// provides, and tries to order it.
+  private static func refuseOrder(
+    _ storage: MemoryStorage, _ chunks: Chunks
+  ) async throws -> (store: Store, keyCount: Int) {
+    let store = try Store(on: storage, at: "store", configuration: .hashed())
+    let keyspace = try store.keyspace(named: "k")
+    for number in 0..<3000 { try await keyspace.set([1], forKey: Key("\(number)")) }
+    await store.useSmallNodes(of: chunks.memory)
+    let error = await #expect(throws: StoreError.self) {
+      try await store.orderedKeyspace(named: "k").count(in: .all)
+    }
+    #expect(error?.code == .limitExceeded)
+    #expect(chunks.left.withLock { $0 } < 0, "the tree needs more chunks than there are")
+    return (store, 3000)
+  }
+
+  /// Regression: a store whose keyspace could not be ordered for lack of memory stopped writing,
+  /// because its manifest said already that the keyspace was ordered.
+  @Test func keyspaceThatCouldNotBeOrderedStaysHashed() async throws {
+    let storage = MemoryStorage()
+    let (store, count) = try await Self.refuseOrder(storage, Chunks(2))
+    try await store.keyspace(named: "other").set([2], forKey: "a")
+    // No tree can hold this key: an opening that found the keyspace ordered would fail.
+    let long = Key([UInt8](repeating: 1, count: 600))
+    try await store.keyspace(named: "k").set([3], forKey: long)
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: .hashed())
+    #expect(try await again.keyspace(named: "k").value(forKey: long) == [3])
+    #expect(try await again.keyspace(named: "k").count() == count + 1)
+    #expect(try await again.keyspace(named: "other").value(forKey: "a") == [2])
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+
+  /// Regression: the same, where memory is provided later.
+  @Test func keyspaceIsOrderedWhenMemoryIsProvidedAgain() async throws {
+    let (storage, chunks) = (MemoryStorage(), Chunks(2))
+    let (store, count) = try await Self.refuseOrder(storage, chunks)
+    try await store.keyspace(named: "k").set([2], forKey: "0")
+    chunks.left.withLock { $0 = 1000 }
+    let keyspace = try store.orderedKeyspace(named: "k")
+    #expect(try await keyspace.count(in: .all) == count)
+    #expect(try await keyspace.first()?.value == [2])
+    #expect(try await store.verify().isSound)
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: .hashed())
+    #expect(try await again.keyspace(named: "k").count(in: .all) == count)
+    #expect(try await again.keyspace(named: "k").first()?.value == [2])
+    try await again.close()
+  }
+
   /// Regression: the removals of a keyspace that was ordered took the pages of a compaction.
   @Test func removalsTakeNoPageOfACompaction() throws {
     var index = try HashIndex()
@@ -180,5 +258,13 @@ import Testing
       #expect(slabs * 64 - pages >= reserved, "insertion \(number)")
     }
     #expect(snapshot.count == 20_000)
+  }
+}
+
+extension Store {
+  /// Gives the trees, which are empty, other memory, and nodes that few keys fill.
+  fileprivate func useSmallNodes(of memory: IndexMemory) {
+    let ordered = engine!.live.trees.ordered
+    engine!.live.trees = TreeIndex(ordered: ordered, memory, leafLimit: 4, branchLimit: 4)
   }
 }
