@@ -71,6 +71,9 @@ struct LogAudit: ~Copyable {
         try read(slot, &engine)
       } catch {
         report.problems.append(error)
+        // The digests of the marks after it would count as damage, too, because they lack records
+        // of this segment.
+        digests.stop()
       }
     }
     // Where a segment could not be read, missing records are a consequence of that.
@@ -100,6 +103,7 @@ struct LogAudit: ~Copyable {
   // MARK: Reading
 
   private mutating func read(_ slot: Int, _ engine: inout EngineState) throws(StoreError) {
+    try engine.checkFile(of: slot)
     try engine.log.table.verifyHeader(slot, storeID: engine.log.manifest.storeID)
     let view = engine.log.table[slot]
     var empty = view
@@ -191,7 +195,7 @@ struct LogAudit: ~Copyable {
       keyspaces[header.keyspace, default: .init()].count += 1
       keyspaces[header.keyspace, default: .init()].liveBytes += size
     } else {
-      checkIsReplaced(record.reference, slot, hash, &engine)
+      try checkIsReplaced(record.reference, slot, hash, &engine)
     }
   }
 
@@ -250,7 +254,7 @@ struct LogAudit: ~Copyable {
       if header.kind.effect == .sets, engine.live.holds(address, hash, record.reference) {
         continue
       }
-      checkIsReplaced(record.reference, slot, hash, &engine)
+      try checkIsReplaced(record.reference, slot, hash, &engine)
     }
   }
 
@@ -259,15 +263,19 @@ struct LogAudit: ~Copyable {
   }
 
   /// Finds the record that has replaced a record that is not live.
+  ///
+  /// - Throws: the error of a read that failed, which is no damage.
   private mutating func checkIsReplaced(
     _ record: RecordReference, _ slot: Int, _ hash: UInt64, _ engine: inout EngineState
-  ) {
+  ) throws(StoreError) {
     guard isInShare(hash) else { return }
     let header = record.header
     let live: UInt64?
     do throws(StoreError) {
       live = try engine.found(record.key, header.keyspace)?.record.header.sequence
     } catch {
+      // Without this answer, a put would seem to lack the delete that removes it.
+      guard error.isOfBytes else { throw error }
       // The scan finds damage where it lies; the number of keys shows an entry that names no
       // record.
       return
@@ -391,7 +399,10 @@ struct LogAudit: ~Copyable {
         }
         last = key
       } catch {
+        // The next key cannot be compared with the one that could not be read.
+        last = nil
         // The scan finds damage where it lies.
+        if !error.isOfBytes { return report.problems.append(error) }
       }
     }
   }
@@ -420,6 +431,11 @@ struct LogAudit: ~Copyable {
           at: Manifest.fixedLength))
     }
   }
+}
+
+extension StoreError {
+  /// Whether bytes that were read are wrong or unknown. Other errors say nothing about the bytes.
+  fileprivate var isOfBytes: Bool { code == .corrupted || code == .newerFormat }
 }
 
 extension SegmentView {

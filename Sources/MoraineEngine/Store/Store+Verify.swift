@@ -91,6 +91,16 @@ extension EngineState {
   func manifestCheck() -> ManifestCheck {
     ManifestCheck(directory: directory, storeID: log.manifest.storeID)
   }
+
+  /// Throws `.corrupted` when the file of a mapped segment is missing. The mapping keeps the bytes,
+  /// but the next opening needs the file.
+  func checkFile(of slot: Int) throws(StoreError) {
+    guard log.table.infos[slot].mapping != nil else { return }
+    let name = log.table.fileName(slot)
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard file == nil else { return }
+    throw StoreError(.corrupted, "a segment file is missing; restore it", file: name)
+  }
 }
 
 extension SegmentTable {

@@ -1,6 +1,8 @@
 import Foundation
 import MoraineEngine
 import MoraineFormat
+import MoraineStorage
+import SystemPackage
 import Testing
 
 /// `verify` of an open store reads again the files that opening read long ago.
@@ -41,6 +43,26 @@ import Testing
     do throws(StoreError) { try await store.close() } catch {
       #expect(error.code == .storeReplaced)
     }
+  }
+
+  /// A mapping keeps the bytes of a file that was removed.
+  @Test func missingSegmentIsReported() async throws {
+    let memory = MemoryStorage()
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 600)
+    configuration.compaction = .manual
+    let first = try Store(on: memory, at: "store", configuration: configuration)
+    for number in 0..<40 { try await first.set([1], forKey: Key("\(number)")) }
+    try await first.close()
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    let missing = "0000000001.segment"
+    try #require(try memory.openDirectory("store")).remove(missing)
+    for _ in 0..<2 {
+      let report = try await store.verify()
+      #expect(report.problems.first?.code == .corrupted)
+      // The segments after it are sound.
+      #expect(report.problems.map(\.file) == [missing])
+    }
+    withExtendedLifetime(store) {}
   }
 
   /// A sound manifest, and a sound header, of another store.
