@@ -7,6 +7,10 @@ struct StoredSetting: Sendable {
   var bytes: [UInt8]?
   /// Sequence number of the record, or of a moment at which the key had none.
   var sequence: UInt64
+  /// The time at which the record ends, in milliseconds since 1970; 0 for one that does not end.
+  var expiry: UInt64 = 0
+  /// The time at which the key had no record, in milliseconds since 1970; 0 where it is not known.
+  var absenceTime: UInt64 = 0
 }
 
 /// The value that all properties for one key of a store share.
@@ -31,6 +35,8 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     var isUnsaved = false
     /// Whether the store had a record of the key when its state was last known.
     var hasRecord = false
+    /// The time at which that record ends, in milliseconds since 1970; 0 for one that does not end.
+    var expiry: UInt64 = 0
     /// Sequence number up to which `value` includes the records of the key.
     var sequence: UInt64 = 0
     /// The setting of another writer that arrived while a set of this process was on its way.
@@ -70,7 +76,7 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
       state.error = obstacle
       state.refusal = .impossible
     } else if let stored {
-      Self.put(Self.read(stored, key, place), at: stored.sequence, key, into: &state)
+      Self.put(Self.read(stored, key, place), of: stored, key, into: &state)
     }
     self.state = Mutex(state)
   }
@@ -106,7 +112,7 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
 
   /// Replaces the value by the stored one.
   static func put(
-    _ found: Result<Value?, StoreError>, at sequence: UInt64, _ key: PersistedKey<Value>,
+    _ found: Result<Value?, StoreError>, of stored: StoredSetting, _ key: PersistedKey<Value>,
     into state: inout State
   ) {
     switch found {
@@ -121,7 +127,8 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
       state.error = error
       state.refusal = .unreadable
     }
-    state.sequence = max(state.sequence, sequence)
+    state.expiry = stored.expiry
+    state.sequence = max(state.sequence, stored.sequence)
     state.settledCount = state.setCount
     state.isUnsaved = false
     state.late = nil
@@ -199,7 +206,7 @@ extension PersistedBox {
       guard isNews(stored, always) else { return }
       let found = Self.read(stored, key, place)
       let waiting = state.withLock { state in
-        Self.put(found, at: stored.sequence, key, into: &state)
+        Self.put(found, of: stored, key, into: &state)
         return state.takeWaiters()
       }
       waiting.forEach { $0.resume() }
@@ -213,12 +220,12 @@ extension PersistedBox {
         // The order of the two values is known when the one that was set here is in the log.
         if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) {
           state.late = stored
-          if stored.bytes != nil { state.hasRecord = true }
+          if stored.bytes != nil { (state.hasRecord, state.expiry) = (true, stored.expiry) }
         }
         return false
       }
-      // A key that never had a record has no newer value than the one that could not be saved.
-      if stored.bytes == nil, !always, state.isPending, !state.hasRecord { return false }
+      // Without a removal the key has no newer value than the one that could not be saved.
+      if stored.bytes == nil, !always, state.isPending, !state.isRemoval(stored) { return false }
       // An older one was read before a newer one arrived.
       if stored.sequence > state.sequence || (always && stored.sequence == state.sequence) {
         return true
@@ -242,6 +249,13 @@ extension PersistedBox {
 }
 
 extension PersistedBox.State {
+  /// Whether an absence shows that a writer has removed the key. A key that never had a record, or
+  /// whose record has ended, is absent without that.
+  func isRemoval(_ absence: StoredSetting) -> Bool {
+    guard hasRecord else { return false }
+    return expiry == 0 || absence.absenceTime < expiry
+  }
+
   /// Counts a change and returns the tasks that wait for one.
   mutating func takeWaiters() -> [UnsafeContinuation<Void, Never>] {
     changeCount += 1
@@ -273,7 +287,8 @@ protocol SettingBox: AnyObject, Sendable {
   /// - Parameters:
   ///   - sequence: nil when there was nothing to write.
   ///   - isRecord: whether the store now has a record of the key; false after a removal.
-  func saved(_ count: UInt64, at sequence: UInt64?, isRecord: Bool)
+  ///   - expiry: the time at which that record ends, or an earlier one; 0 where it does not end.
+  func saved(_ count: UInt64, at sequence: UInt64?, isRecord: Bool, expiry: UInt64)
   /// Ends an attempt that failed.
   ///
   /// - Returns: whether the value must be kept for another attempt.
@@ -307,10 +322,11 @@ extension PersistedBox: SettingBox {
     }
   }
 
-  func saved(_ count: UInt64, at sequence: UInt64?, isRecord: Bool) {
+  func saved(_ count: UInt64, at sequence: UInt64?, isRecord: Bool, expiry: UInt64) {
     let (late, wasFailed) = state.withLock { state -> (StoredSetting?, Bool) in
       state.sequence = max(state.sequence, sequence ?? 0)
       state.hasRecord = isRecord
+      state.expiry = expiry
       // A later set is not saved yet; its end settles the state.
       guard count == state.setCount else { return (nil, false) }
       state.settledCount = count

@@ -134,22 +134,28 @@ extension PersistedSpace {
     var settings: [Key: StoredSetting] = [:]
     for entry in contents.entries {
       settings[entry.key] = StoredSetting(
-        bytes: entry.value, sequence: entry.sequence.rawValue)
+        bytes: entry.value, sequence: entry.sequence.rawValue, expiry: entry.expiryMilliseconds)
     }
     let boxes = state.withLock { state -> [Key: any SettingBox] in
       guard begin(&state) else { return [:] }
       state.stored = settings.filter { state.boxes[$0.key] == nil }
       return state.boxes
     }
+    // A record that had ended when the settings were read has ended by now.
+    let absent = StoredSetting(
+      bytes: nil, sequence: contents.sequence,
+      absenceTime: keyspace?.store.expiryMilliseconds ?? 0)
     for (key, box) in boxes {
-      let stored = settings[key] ?? StoredSetting(bytes: nil, sequence: contents.sequence)
-      box.take(stored, always: always)
+      box.take(settings[key] ?? absent, always: always)
     }
   }
 
   private func take(_ changes: [Store.Change], by number: UInt64) {
     for change in changes {
-      let stored = StoredSetting(bytes: change.value, sequence: change.sequence.rawValue)
+      let now = change.isRemoval ? keyspace?.store.expiryMilliseconds ?? 0 : 0
+      let stored = StoredSetting(
+        bytes: change.value, sequence: change.sequence.rawValue, expiry: change.expiryMilliseconds,
+        absenceTime: now)
       let box = state.withLock { state -> (any SettingBox)? in
         guard state.followingNumber == number else { return nil }
         let box = state.boxes[change.key]
@@ -246,7 +252,9 @@ extension PersistedSpace {
     let boxes = state.withLock { state in
       state.keyspace = keyspace
       state.obstacle = nil
-      state.stored = state.stored.mapValues { StoredSetting(bytes: $0.bytes, sequence: 0) }
+      state.stored = state.stored.mapValues {
+        StoredSetting(bytes: $0.bytes, sequence: 0, expiry: $0.expiry)
+      }
       return state.boxes
     }
     for box in boxes.values { box.forgetStore() }
@@ -272,7 +280,8 @@ extension PersistedSpace {
     guard state.withLock({ $0.boxes[key] === box }) else { return }
     box.take(
       StoredSetting(
-        bytes: found.value, sequence: found.sequence?.rawValue ?? found.storeSequence),
+        bytes: found.value, sequence: found.sequence?.rawValue ?? found.storeSequence,
+        expiry: found.expiry.milliseconds ?? 0),
       always: true)
   }
 }
@@ -382,10 +391,14 @@ extension PersistedSpace {
       }
     }
     if begun.isEmpty { return }
+    // The records end at this time or later: the clock is read again when they are written.
+    let now = keyspace.store.expiryMilliseconds
+    let expiry = keyspace.defaultExpiry.counted(from: now).milliseconds ?? 0
     do throws(StoreError) {
       let sequences = try await commit(encoded, to: keyspace)
       for ((setting, bytes), sequence) in zip(encoded, sequences) {
-        setting.box.saved(setting.count, at: sequence, isRecord: bytes != nil)
+        setting.box.saved(
+          setting.count, at: sequence, isRecord: bytes != nil, expiry: expiry)
       }
       // A value that is saved has no error any more, so it must have the later changes.
       followAgain(keyspace)

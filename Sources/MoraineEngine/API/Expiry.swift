@@ -44,7 +44,7 @@ public struct Expiry: Hashable, Sendable {
   /// Returns the same time, if it is counted from a write, as a time of the clock.
   ///
   /// - Parameter now: the time of the write, in milliseconds since 1970.
-  func counted(from now: @autoclosure () -> UInt64) -> Expiry {
+  package func counted(from now: @autoclosure () -> UInt64) -> Expiry {
     guard case .after = time else { return self }
     return .at(milliseconds: recorded(now: now()))
   }

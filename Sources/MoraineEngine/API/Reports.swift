@@ -77,6 +77,9 @@ extension Store {
     public let sequence: SequenceNumber
     /// The stored value, decompressed.
     public let value: [UInt8]
+    /// The time at which the entry ends, in milliseconds since 1970; 0 where it does not end, or
+    /// where nothing needs the time.
+    package var expiryMilliseconds: UInt64 = 0
   }
 }
 

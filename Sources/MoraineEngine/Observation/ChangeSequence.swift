@@ -143,6 +143,9 @@ extension Store {
     public let sequence: SequenceNumber
     /// A cursor for ``Store/changes(since:)``, which then returns the changes after this one.
     public let cursor: ChangeCursor
+    /// The time at which the value ends, in milliseconds since 1970; 0 for a value that does not
+    /// end.
+    package var expiryMilliseconds: UInt64 = 0
 
     /// Whether the key was removed.
     public var isRemoval: Bool { value == nil }

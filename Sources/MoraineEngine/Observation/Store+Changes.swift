@@ -196,7 +196,8 @@ extension EngineState {
     return Store.Change(
       keyspace: keyspace, key: key,
       value: header.kind.effect == .sets ? try log.table.value(of: record, at: address) : nil,
-      sequence: SequenceNumber(rawValue: header.sequence), cursor: cursor(at: header.sequence))
+      sequence: SequenceNumber(rawValue: header.sequence), cursor: cursor(at: header.sequence),
+      expiryMilliseconds: record.expiryMilliseconds ?? 0)
   }
 
   func cursor(at sequence: UInt64) -> ChangeCursor {

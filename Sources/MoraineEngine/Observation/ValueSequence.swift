@@ -62,6 +62,8 @@ package struct ObservedValue: Sendable {
   package var sequence: SequenceNumber?
   /// Whether the value expires.
   package var expires = false
+  /// The time at which the value ends.
+  package var expiry = Expiry.never
   /// Sequence number of the store's last operation at that moment.
   package var storeSequence: UInt64
   /// The monitor's ``ChangeMonitor/commitCount`` at that moment.
@@ -99,7 +101,7 @@ extension Store {
       try key.bytes.withBytes { (bytes) throws(StoreError) in
         guard let (found, expires) = try engine.expiringValue(bytes, keyspace: id) else { return }
         (result.value, result.sequence) = (found.value, found.sequence)
-        result.expires = expires
+        (result.expires, result.expiry) = (expires, found.expiry)
       }
     }
     return result

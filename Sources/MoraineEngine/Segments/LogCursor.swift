@@ -165,7 +165,8 @@ extension RecordSource where Self: ~Copyable {
     Store.Entry(
       keyspace: record.header.keyspace, key: Key([UInt8](record.key)),
       sequence: SequenceNumber(rawValue: record.header.sequence),
-      value: try value(of: record, at: address))
+      value: try value(of: record, at: address),
+      expiryMilliseconds: record.expiryMilliseconds ?? 0)
   }
 
   /// Returns whether all puts of a segment are live. Returns false where the segment is not mapped,

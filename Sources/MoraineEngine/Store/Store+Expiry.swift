@@ -48,6 +48,18 @@ extension Store {
     }
   }
 
+  /// Returns whether a key exists at a time, in milliseconds since 1970, for a caller beside which
+  /// no other process writes.
+  func ownContains(
+    _ key: Key, in keyspace: String, at time: UInt64
+  ) throws(StoreError) -> Bool {
+    try checkUsable()
+    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return false }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.contains(bytes, keyspace: id, at: time)
+    }
+  }
+
   /// Returns the operation that has set a key, also when the entry has expired, for a caller beside
   /// which no other process writes; nil when the store has no such record.
   func ownPut(forKey key: Key, in keyspace: String) throws(StoreError) -> RecordedPut? {
@@ -307,6 +319,14 @@ extension EngineState {
     else { return nil }
     try log.table.verify(found.record, at: found.address)
     return found.record.expiryMilliseconds.map { .at(milliseconds: $0) } ?? .never
+  }
+
+  /// Returns whether a key exists at a time, in milliseconds since 1970.
+  mutating func contains(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16, at time: UInt64
+  ) throws(StoreError) -> Bool {
+    guard let found = try found(key, keyspace) else { return false }
+    return try !log.table.isHidden(found.record, at: found.address, time)
   }
 
   /// Returns the operation that has set a key, also when the entry has expired.

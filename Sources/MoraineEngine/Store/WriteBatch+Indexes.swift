@@ -48,7 +48,7 @@ extension WriteBatch {
     lacking: Set<UInt64> = []
   ) throws(StoreError) -> Bool {
     let place = place(key, keyspace)
-    let isExpired = try !contains(place)
+    let isExpired = try !containsAtItsTime(place)
     guard let indexes = indexKeyspace(of: place.keyspace),
       try isExpired ? storedValue(place) != nil : holds(.sequence(sequence), place),
       let recorded = try recordedPut(of: place, keyspace.store), recorded.sequence == sequence
@@ -219,7 +219,8 @@ extension WriteBatch {
     if try storedValue(place) != nil { delete(place) }
   }
 
-  /// Checks that no other record has a value of a unique index.
+  /// Checks that no other record has a value of a unique index. Record and entry are looked at for
+  /// one moment: a record that ended in between would stay, without its entry.
   ///
   /// - Parameter expiredHolder: what becomes of a record that has the value and has expired.
   /// - Throws: `.notUnique`, with both keys.
@@ -237,9 +238,9 @@ extension WriteBatch {
     if expiredHolder == .keepsItsValue, try storedValue(holder) != nil {
       throw StoreError(duplicate)
     }
-    if try contains(holder) {
+    if try containsAtItsTime(holder) {
       // The entry of a record that had expired may have outlived it.
-      guard try contains(systemPlace(entry.recordKey, indexes)) else { return }
+      guard try containsAtItsTime(systemPlace(entry.recordKey, indexes)) else { return }
       throw StoreError(duplicate)
     }
     if expiredHolder == .losesItsValue, try storedValue(holder) != nil {

@@ -9,7 +9,7 @@ public struct WriteBatch: ~Copyable {
   /// Index of each key's last operation. Nil until a read needs it among many operations.
   private var latest: [BatchOperations.Place: Int]?
   /// The time by which entries expire for the whole batch, in milliseconds since 1970. Nil until an
-  /// entry that expires needs it.
+  /// entry that expires, or a check of a unique value, needs it.
   private var time: UInt64?
   /// The time at which the reads began that the next operation depends on, in milliseconds since
   /// 1970.
@@ -383,7 +383,23 @@ extension WriteBatch {
     return try answer.get()
   }
 
-  /// Returns the time at which an entry first needed it.
+  /// Returns whether a key exists, as this batch leaves it, at the one time of the batch: answers
+  /// that depend on each other are about the same moment.
+  mutating func containsAtItsTime(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
+    if let index = lastOperation(on: place) { return isVisible(index) }
+    let time = now()
+    let name = keyspaces[Int(place.keyspace)].name
+    let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) {
+        return .success(try store.ownContains(place.key, in: name, at: time))
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try answer.get()
+  }
+
+  /// Returns the time at which the batch first needed it.
   private mutating func now() -> UInt64 {
     if let time { return time }
     let now = store.observers.clock.now()

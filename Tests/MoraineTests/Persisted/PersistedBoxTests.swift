@@ -39,6 +39,21 @@ import Testing
     #expect(box.error == nil)
   }
 
+  /// Regression: an absence counted as the removal of a record, also when the record had ended.
+  @Test func absentKeyKeepsAnUnsavedValueAfterTheEndOfTheRecord() async throws {
+    let space = PersistedStore.inMemory().space
+    let box = PersistedBox(PersistedKey("ratio", default: 1.0), nil, in: "store")
+    box.take(StoredSetting(bytes: Array("0.5".utf8), sequence: 10, expiry: 1_000))
+    box.set(.nan, in: space)
+    try await space.attempt()
+    box.take(StoredSetting(bytes: nil, sequence: 11, absenceTime: 1_000))
+    #expect(box.value.isNaN)
+    #expect(box.error?.code == .encodingFailed)
+    box.take(StoredSetting(bytes: nil, sequence: 12, absenceTime: 999))
+    #expect(box.value == 1, "another writer has removed the record before its end")
+    #expect(box.error == nil)
+  }
+
   @Test func absentKeyKeepsAnUnsavedValueAfterARemoval() async throws {
     let space = PersistedStore.inMemory().space
     let box = PersistedBox(PersistedKey("ratio", default: 1.0), nil, in: "store")

@@ -295,6 +295,33 @@ private struct Size: Codable, Hashable, Sendable {
     try await faulty.close()
   }
 
+  /// Regression: the default replaced a value that could not be saved, when the record that the
+  /// store had of the setting was deleted after its end.
+  @Test func endOfTheStoredRecordKeepsAValueThatCouldNotBeSaved() async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    // The test deletes the record itself.
+    configuration.reapInterval = .seconds(1_000_000)
+    let memory = Store.inMemory(configuration: configuration)
+    let keyspace = try memory.keyspace(named: "settings", defaultLifetime: .seconds(3600))
+    let store = try await PersistedStore(keyspace)
+    @Persisted("ratio", in: store) var ratio = 1.0
+    @Persisted("n", in: store) var n = 0
+    ratio = 0.5
+    try await $ratio.save()
+    ratio = .nan
+    await #expect(throws: StoreError.self) { try await $ratio.save() }
+    clock.advance(by: .seconds(10_000))
+    #expect(try await memory.removeExpired() == 1)
+    try await keyspace.set(Array("7".utf8), forKey: "n")
+    for await value in $n.values where value == 7 { break }
+    #expect(n == 7)
+    #expect(ratio.isNaN)
+    #expect($ratio.error?.code == .encodingFailed)
+    try await memory.close()
+  }
+
   @Test func reloadDiscardsAValueThatCouldNotBeSaved() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("ratio", in: store) var ratio = 1.0

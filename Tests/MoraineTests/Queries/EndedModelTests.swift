@@ -115,4 +115,31 @@ import Testing
     }
     #expect(outcomes == [[1, 2], [2]], "the model ended too early or too late")
   }
+
+  /// Regression: the check of a unique value read the clock once for the record and once for its
+  /// entry. Where the record ended in between, it stayed, and another model got its entry.
+  @Test func modelThatEndsDuringACheckOfItsValueHasTheValueOrIsGone() async throws {
+    var outcomes: Set<[Int]> = []
+    for lead in 1...80 as ClosedRange<UInt64> {
+      clock.base.set(toMilliseconds: Self.start)
+      let disk = SimulatedDisk()
+      let first = try open(disk)
+      try await first.save(person(1, "ada"), expiring: .at(milliseconds: Self.end))
+      clock.base.set(toMilliseconds: Self.end - lead)
+      clock.isTicking.store(true, ordering: .relaxed)
+      do throws(StoreError) { try await first.save(person(2, "ada")) } catch {
+        #expect(error.code == .notUnique)
+      }
+      clock.isTicking.store(false, ordering: .relaxed)
+      try await first.close()
+      clock.base.set(toMilliseconds: Self.start)
+      let people = try open(disk)
+      let ids = try await people.loadAll().map(\.id).sorted()
+      outcomes.insert(ids)
+      #expect(try await people.find(\.email, "ada")?.id == ids.first, "\(lead) ms")
+      #expect(try await people.keyspace.store.verify().problems.isEmpty, "\(lead) ms")
+      try await people.close()
+    }
+    #expect(outcomes == [[1], [2]], "both models have the value, or the first one never ended")
+  }
 }
