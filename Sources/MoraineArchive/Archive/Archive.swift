@@ -22,6 +22,7 @@ public import SystemPackage
 public struct Archive: Sendable {
   let objects: ArchiveObjects
   let configuration: ArchiveConfiguration
+  let leftovers = CleaningLeftovers()
 
   /// The id of the archive, as text.
   public var id: String { objects.archiveID.description }

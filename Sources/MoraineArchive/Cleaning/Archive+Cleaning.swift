@@ -1,4 +1,5 @@
 public import MoraineFormat
+import Synchronization
 
 /// The result of a cleaning.
 public struct CleaningReport: Hashable, Sendable {
@@ -19,6 +20,21 @@ public struct CleaningReport: Hashable, Sendable {
   /// later cleaning has the same result, ``Archive/verify(allStates:)`` of all states says what is
   /// damaged.
   public internal(set) var damagedContents: ObjectName?
+}
+
+/// What the failed cleanings of an archive have left. The copies of an ``Archive`` share it.
+final class CleaningLeftovers: Sendable {
+  private let state = Mutex(UnfinishedRemoval())
+
+  var unfinished: UnfinishedRemoval { state.withLock { $0 } }
+
+  /// Replaces what a cleaning has begun with by what it has left. Another one may run beside it.
+  func replace(_ begun: UnfinishedRemoval, by left: UnfinishedRemoval) {
+    state.withLock { unfinished in
+      unfinished.subtract(begun)
+      unfinished.formUnion(left)
+    }
+  }
 }
 
 /// A checkpoint of an archive: a state that needs no older object.
@@ -52,8 +68,11 @@ extension Archive {
   /// that each reader knows which states were removed.
   ///
   /// Any process may clean, also while a writer is attached and while others read. A restore of a
-  /// state that is removed in the meantime fails with `.stateUnavailable`. Call it again after an
-  /// error: what was removed until then was superfluous.
+  /// state that is removed in the meantime fails with `.stateUnavailable`.
+  ///
+  /// Call it again after an error: what was removed until then was superfluous. The same `Archive`
+  /// value and its copies remove the rest then. After the process has ended, segments of up to four
+  /// checkpoints may stay until the next writer has made a checkpoint.
   ///
   /// - Parameters:
   ///   - rule: the states that stay.
@@ -68,7 +87,10 @@ extension Archive {
   public func clean(
     _ rule: RetentionRule = RetentionRule(), isDryRun: Bool = false
   ) async throws(ArchiveError) -> CleaningReport {
+    let begun = leftovers.unfinished
     var memory = CleaningMemory()
+    memory.unfinished = begun
+    defer { leftovers.replace(begun, by: memory.unfinished) }
     return try await ArchiveCleaner(objects: objects, rule: rule, isDryRun: isDryRun)
       .run(&memory)
   }

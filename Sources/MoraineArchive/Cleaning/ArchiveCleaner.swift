@@ -1,7 +1,7 @@
 import MoraineFormat
 
 /// The facts that a cleaning has read. They do not change, so the next cleaning of the same process
-/// need not read them again.
+/// need not read them again. All but ``unfinished`` hold for cleanings with the same rule only.
 struct CleaningMemory: Sendable {
   /// Checkpoints, by number.
   fileprivate var records: [UInt64: CheckpointRecord] = [:]
@@ -10,6 +10,8 @@ struct CleaningMemory: Sendable {
   /// The contents that commits name, by position. Complete up to ``scannedPosition``.
   fileprivate var gaps: [UInt64: ContentsReference] = [:]
   fileprivate var scannedPosition: UInt64 = 0
+  /// What the cleaning before has left, when it failed.
+  var unfinished = UnfinishedRemoval()
 }
 
 /// A cleaning: it removes what a rule does not keep.
@@ -19,10 +21,9 @@ struct CleaningMemory: Sendable {
 ///    the moments to keep. Check that each object that a kept one names exists.
 /// 3. Remove the commits below the base, the oldest first. The base's own commit stays: a writer
 ///    that attaches reads it.
-/// 4. Unless the term exists, remove the objects that ``RemovableObjects`` permits: the contents of
-///    checkpoints first, so that a checkpoint's contents that exist lead to segments that exist. A
-///    whole copy without a checkpoint has lost its commit in step 3: its contents and its segments
-///    go in any order.
+/// 4. Unless the term exists, remove the objects that ``RemovableObjects`` permits, in the order of
+///    ``RemovalOrder``: the contents of a checkpoint before its segments. A whole copy without a
+///    checkpoint has lost its commit in step 3: its contents and its segments go in any order.
 struct ArchiveCleaner: Sendable {
   /// The number of objects that one request removes.
   private static let batchCount = 250
@@ -36,7 +37,7 @@ struct ArchiveCleaner: Sendable {
   private struct Plan {
     var base: CheckpointRecord?
     var kept: [CheckpointRecord] = []
-    /// The contents that exist of checkpoints that are not kept.
+    /// The contents that exist of checkpoints that are not kept, the newest one first.
     var dropped: [ContentsReference] = []
   }
 
@@ -54,23 +55,25 @@ struct ArchiveCleaner: Sendable {
     try await keep(plan, &removable, &memory, Set(listed))
     report.damagedContents = try await keepGaps(plan, newest, &removable, &memory)
     let removesObjects = !hasLaterTerm && report.damagedContents == nil
-    for reference in plan.dropped where removesObjects {
-      removable.dropped.insert(reference.name)
-      // Objects that damaged contents name are removed when their term is over.
-      do throws(ArchiveError) {
-        removable.dropped.formUnion(try await names(reference, &memory))
-      } catch {
-        guard error.code == .damaged else { throw error }
-      }
+    var order = RemovalOrder(memory.unfinished)
+    var unfinished = memory.unfinished
+    // The oldest one first: `plan` looks for no contents before many checkpoints without contents.
+    for reference in plan.dropped.reversed() where removesObjects {
+      let names = try await namesUnlessDamaged(reference, &memory)
+      order.add(reference.name, names)
+      unfinished.contents.insert(reference.name)
+      unfinished.segments.formUnion(names)
       memory.names[reference.name] = nil
     }
     if let base = plan.base { report.commitCount = try await removeCommits(below: base) }
     if removesObjects {
-      let contents = Set(plan.dropped.map(\.name))
+      removable.dropped = unfinished.all
       let names = listed.filter(removable.contains)
       report.objectCount = names.count
-      try await remove(names.filter(contents.contains).map(objects.names.data))
-      try await remove(names.filter { !contents.contains($0) }.map(objects.names.data))
+      if isDryRun { return report }
+      memory.unfinished = unfinished
+      for group in order.groups(names) { try await remove(group.map(objects.names.data)) }
+      memory.unfinished = UnfinishedRemoval()
     }
     return report
   }
@@ -175,6 +178,19 @@ struct ArchiveCleaner: Sendable {
       return names
     } catch {
       throw error.code == .stateUnavailable ? missing(objects.names.data(reference.name)) : error
+    }
+  }
+
+  /// Returns the objects that contents name; none of damaged contents. Objects that those name are
+  /// removed when their term is over.
+  private func namesUnlessDamaged(
+    _ reference: ContentsReference, _ memory: inout CleaningMemory
+  ) async throws(ArchiveError) -> [DataObjectName] {
+    do throws(ArchiveError) {
+      return try await names(reference, &memory)
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return []
     }
   }
 

@@ -36,6 +36,10 @@ public enum ObjectFault: Sendable {
   case delayed(requests: Int?)
   /// The store refuses the request, which has no effect.
   case refused(ObjectStoreError.Code)
+  /// A request to ``ObjectRequest/Verb/remove`` removes only this number of its objects, the first
+  /// ones, and its answer is lost. The stores that ship remove one object after the other, so any
+  /// interruption leaves such a part. Other requests have no fault.
+  case partial(count: Int)
   /// An answer to ``ObjectRequest/Verb/get`` has the given number of bytes at most. Other requests
   /// have no fault.
   case torn(lengthBytes: Int)

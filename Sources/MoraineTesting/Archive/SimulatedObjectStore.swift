@@ -4,8 +4,9 @@ import Synchronization
 
 /// A store of objects in memory, in which a script makes requests fail, hang or arrive late.
 ///
-/// Each request has its effect at one moment, so the store is linearizable. A name may be a prefix
-/// of another one, as in a bucket.
+/// Each request has its effect at one moment, so the store is linearizable. The stores that ship
+/// remove many objects one after the other: see ``ObjectFault/partial(count:)``. A name may be a
+/// prefix of another one, as in a bucket.
 ///
 /// ```swift
 /// let objects = SimulatedObjectStore()
@@ -210,6 +211,10 @@ extension SimulatedObjectStore {
       let hasEffect = state.withLock { Self.apply(change, to: &$0) }
       guard await gate.pass() else { throw Self.cancelled(name, mayHaveHadEffect: true) }
       return hasEffect
+    case .partial(let count):
+      guard case .remove(let names) = change else { break }
+      _ = state.withLock { Self.apply(.remove(Array(names.prefix(count))), to: &$0) }
+      throw Self.lost(request)
     case nil, .torn, .stale: break
     }
     return state.withLock { Self.apply(change, to: &$0) }
@@ -233,7 +238,7 @@ extension SimulatedObjectStore {
       let answer = state.withLock { body(&$0, fault) }
       guard await gate.pass() else { throw Self.cancelled(name, mayHaveHadEffect: false) }
       return answer
-    case nil, .torn, .stale: break
+    case nil, .torn, .stale, .partial: break
     }
     return state.withLock { body(&$0, fault) }
   }

@@ -38,6 +38,15 @@ import Testing
     #expect(try await store.create(name, body) == .created)
   }
 
+  @Test func partialRemovalRemovesTheFirstObjectsAndIsUncertain() async throws {
+    let names = try ["log/1", "log/2", "log/3"].map { try ObjectName($0) }
+    for name in names { store[name] = [1] }
+    store.setScript { $0.verb == .remove ? .partial(count: 2) : nil }
+    let error = try await error { () throws(ObjectStoreError) in try await store.remove(names) }
+    #expect(error.code == .unavailable && error.mayHaveHadEffect && error.object == names[0])
+    #expect(store.objects == [names[2]: [1]])
+  }
+
   @Test(arguments: [ObjectStoreError.Code.denied, .noSpace, .unavailable])
   func refusedRequestHasNoEffectAndSaysSo(code: ObjectStoreError.Code) async throws {
     store.setScript { _ in .refused(code) }

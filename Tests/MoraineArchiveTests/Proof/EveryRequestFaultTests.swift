@@ -10,7 +10,7 @@ import Testing
 /// for all.
 @Suite(.timeLimit(.minutes(10))) struct EveryRequestFaultTests {
   enum Fault: String, CaseIterable {
-    case lostAnswer, lostRequest, late, lateAfterTheNextWriter, refused, cutBody
+    case lostAnswer, lostRequest, late, lateAfterTheNextWriter, refused, cutBody, partOfARemoval
 
     var fault: ObjectFault {
       switch self {
@@ -20,6 +20,7 @@ import Testing
       case .lateAfterTheNextWriter: .delayed(requests: nil)
       case .refused: .refused(.unavailable)
       case .cutBody: .torn(lengthBytes: 40)
+      case .partOfARemoval: .partial(count: 1)
       }
     }
   }
@@ -133,6 +134,8 @@ import Testing
     #expect(last > first)
     var strikes = 0
     for (kind, fault) in Fault.allCases.enumerated() {
+      // Only a cleaning removes objects.
+      if fault == .partOfARemoval, scenario != .clean { continue }
       for isForEver in [false, true] {
         let offset = (kind + (isForEver ? 1 : 0)) % Self.step
         for index in stride(from: first + offset, to: last, by: Self.step) {
