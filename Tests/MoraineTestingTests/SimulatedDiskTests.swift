@@ -42,6 +42,72 @@ import Testing
     #expect(possible("f") == ["new"])
   }
 
+  /// Runs the body while the next call runs that may change the disk.
+  private func duringTheNextCall(_ body: @escaping @Sendable () throws -> Void) {
+    disk.setObserver { [disk] in
+      disk.setObserver(nil)
+      do { try body() } catch { Issue.record(error) }
+    }
+  }
+
+  /// Regression: a sync made durable what was written while it ran. Linux promises that only for
+  /// pages that were dirty when it began.
+  @Test func syncDoesNotCoverAWriteMadeWhileItRuns() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try directory.synchronize()
+    try write("one", to: file)
+    duringTheNextCall { try self.write("two", to: file) }
+    try file.synchronize(.data)
+    #expect(possible("f") == ["one", "two"])
+    duringTheNextCall { try file.truncate(to: 1) }
+    try file.synchronize(.full)
+    #expect(possible("f") == ["two", "t", "t\0\0"])
+    try file.synchronize(.full)
+    #expect(possible("f") == ["t"])
+  }
+
+  /// Regression: the same for names.
+  @Test func syncDoesNotCoverANameMadeWhileItRuns() throws {
+    let directory = try directory()
+    for (name, text) in [("f", "old"), ("t", "new"), ("u", "last")] {
+      let file = try directory.createFile(name)
+      try write(text, to: file)
+      try file.synchronize(.full)
+    }
+    duringTheNextCall { try directory.rename("t", to: "f") }
+    try directory.synchronize()
+    #expect(possible("f") == ["old", "new"])
+    #expect(possible("t") == ["new", nil])
+    #expect(possible("u") == ["last"])
+    // Only the second change happens while the sync runs: the first one becomes durable.
+    duringTheNextCall { try directory.rename("u", to: "f") }
+    try directory.synchronize()
+    #expect(possible("f") == ["new", "last"])
+    #expect(possible("t") == [nil])
+    try directory.synchronize()
+    #expect(possible("f") == ["last"])
+  }
+
+  @Test func syncThatBeganFirstAndEndsLastTakesNothingBack() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try directory.synchronize()
+    try write("one", to: file)
+    duringTheNextCall {
+      try self.write("two", to: file)
+      try file.synchronize(.data)
+    }
+    try file.synchronize(.data)
+    #expect(possible("f") == ["two"])
+    duringTheNextCall {
+      try directory.remove("f")
+      try directory.synchronize()
+    }
+    try directory.synchronize()
+    #expect(possible("f") == [nil])
+  }
+
   @Test func diskLosesNamesOfNewFiles() throws {
     let directory = try directory()
     let file = try directory.createFile("f")

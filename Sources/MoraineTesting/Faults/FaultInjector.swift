@@ -30,6 +30,8 @@ final class FaultInjector: Sendable {
   var strikeCount: Int { state.withLock { $0.struck.count } }
   var hasStruck: Bool { strikeCount > 0 }
   var hasStruckWithAll: Bool { strikeCount == faults.count }
+  /// The calls at which the faults have occurred so far. A lasting fault has later ones, too.
+  var struckCalls: [StorageCall] { state.withLock { $0.struck.map { faults[$0].call } } }
   /// Faults that have occurred so far.
   var effects: [DiskFault.Effect] { state.withLock { $0.struck.map { faults[$0].effect } } }
 

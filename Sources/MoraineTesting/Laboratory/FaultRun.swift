@@ -15,6 +15,10 @@ final class FaultRun {
   private var life = 0
   var possible = PossibleStates()
   var wasPoisoned = false
+  /// Number of writes that began after the last fault.
+  private var writesSinceStrike = 0
+  /// Number of faults before the last write began.
+  private var strikesSeen = 0
 
   init(_ scenario: CrashScenario, _ faults: [PlannedFault]) {
     self.scenario = scenario
@@ -32,6 +36,7 @@ final class FaultRun {
       try await perform(step)
       if let store {
         do throws(StoreError) { try await store.waitUntilIdle() } catch { try judge(error) }
+        try checkPoison(of: store)
       }
       // Power also fails right after a strike: a later write might repair what the fault damaged.
       if injector.strikeCount > strikeCount {
@@ -181,10 +186,7 @@ extension FaultRun {
       try await attempt(on: store) { () throws(StoreError) in
         try await store.compact(segments: range)
       }
-    case .verify:
-      try await attempt(on: store) { () throws(StoreError) in
-        _ = try await store.verify()
-      }
+    case .verify: try await verify(store)
     case .snapshot: try await readSnapshot(of: store)
     case .reopen, .kill: break
     }
@@ -193,13 +195,17 @@ extension FaultRun {
   private func write(
     _ unit: [WorkloadOperation], _ isDurable: Bool, on store: Store
   ) async throws {
+    let strikeCount = injector.strikeCount
+    countWrite(after: strikeCount)
     do {
       try await store.perform(unit, isDurable ? .sync : nil)
       let isSynced = isDurable || scenario.configuration.durability == .sync
       possible.acknowledged(unit, isDurable: isSynced)
     } catch let error as StoreError {
       try judge(error)
+      try checkPoison(of: store)
       let isPoisoned = store.poison != nil
+      if !isPoisoned { try checkRefusal(error, strikeCount) }
       if isPoisoned, !wasPoisoned { possible.maybe(unit) }
       wasPoisoned = isPoisoned
     }
@@ -232,7 +238,20 @@ extension FaultRun {
     on store: Store, _ body: () async throws(StoreError) -> Void
   ) async throws {
     do throws(StoreError) { try await body() } catch { try judge(error) }
+    try checkPoison(of: store)
     wasPoisoned = store.poison != nil
+  }
+
+  /// Checks that a verification finds nothing but what the faults explain.
+  private func verify(_ store: Store) async throws {
+    var problems: [StoreError] = []
+    try await attempt(on: store) { () throws(StoreError) in
+      problems = try await store.verify().problems
+    }
+    // A poisoned store may have stopped in the middle of a change: its files and its figures may
+    // differ until it is opened again. In the end a newly opened store is verified.
+    if store.poison != nil { return }
+    for problem in problems { try judge(problem) }
   }
 
   /// Checks that an error has a type and names its cause.
@@ -245,4 +264,48 @@ extension FaultRun {
       causes.contains(where: { $0 == error.errno })
     else { throw StepFailure("a fault of errno \(causes) becomes: \(error)") }
   }
+}
+
+/// The checks that one harmless failure has no lasting effect.
+extension FaultRun {
+  /// Whether every fault strikes one call and the disk is never full. Only then is it known which
+  /// calls have failed: a fault that lasts also strikes the calls that take back what was begun.
+  private var strikesBriefly: Bool {
+    scenario.capacityBytes == .max && !injector.faults.contains(where: \.isPermanent)
+  }
+
+  /// Checks that only a failed call after which the contents of the disk are unknown poisons the
+  /// store, and only in the life in which it failed.
+  ///
+  /// The engine also poisons when it cannot read: when the index that a compaction has rebuilt, or
+  /// the trees of a forged checkpoint, cannot be built again. The laboratory damages no checkpoint,
+  /// so both need more than two failures, and there is no exception for reads.
+  func checkPoison(of store: Store) throws {
+    guard strikesBriefly, let poison = store.poison else { return }
+    let calls = injector.struckCalls.filter { $0.life == life }
+    if calls.contains(where: { $0.operation.mayPoison }) { return }
+    throw StepFailure("in life \(life), faults at \(calls) may not end all writing: \(poison)")
+  }
+
+  /// Counts a write that begins after a number of faults.
+  func countWrite(after strikeCount: Int) {
+    if strikeCount != strikesSeen { (strikesSeen, writesSinceStrike) = (strikeCount, 0) }
+    writesSinceStrike += 1
+  }
+
+  /// Checks that a store which is not poisoned may refuse the write that was counted last.
+  ///
+  /// The write that a fault strikes may throw, and so may the first one after it: it may get the
+  /// error of work that was begun earlier. The second one must succeed.
+  func checkRefusal(_ error: StoreError, _ strikeCount: Int) throws {
+    guard strikesBriefly, injector.strikeCount == strikeCount, writesSinceStrike > 1 else { return }
+    throw StepFailure("write \(writesSinceStrike) after the last fault is refused: \(error)")
+  }
+}
+
+extension StorageEvent.Operation {
+  /// Whether the contents of the disk are unknown after a failure of this call: a sync, because the
+  /// kernel may have dropped the bytes; a rename, because either file may have the name; a
+  /// truncation, because what it was to remove may remain.
+  var mayPoison: Bool { isSync || self == .rename || self == .truncate }
 }

@@ -8,6 +8,17 @@ final class SimulatedContent: Sendable {
     var lost = DiskMoment.LostPages()
     /// The bytes of the last moment, so that moments share the memory of unchanged files.
     var seen: [UInt8] = []
+    /// Number of syncs that have begun.
+    var begunCount = 0
+    /// The number of the latest sync that has ended.
+    var endedNumber = 0
+  }
+
+  /// A sync that has begun.
+  struct BegunSync: Sendable {
+    fileprivate let number: Int
+    /// The bytes that survive every power failure once the sync has ended.
+    fileprivate let bytes: [UInt8]
   }
 
   /// Nil for a file without a name; its bytes are then those of the last moment.
@@ -30,19 +41,30 @@ final class SimulatedContent: Sendable {
     state.withLock { ($0.synced, $0.lost) = (versions.synced, versions.lost) }
   }
 
-  func synchronize() {
-    let bytes = current()
+  /// Begins a sync. It covers the bytes that the file has now: no kernel promises to write pages
+  /// that become dirty while the sync runs.
+  func beginSync() -> BegunSync {
+    // One lock covers number and bytes: a sync with a higher number has no older bytes.
     state.withLock { state in
-      guard !state.lost.isEmpty else {
-        state.synced = bytes
-        return
-      }
+      let bytes = file.map { Self.bytes(of: $0) } ?? state.seen
+      state.begunCount += 1
+      guard !state.lost.isEmpty else { return BegunSync(number: state.begunCount, bytes: bytes) }
       var safe = bytes
       state.lost.dropped = state.lost.dropped.filter { Self.page($0.key, of: bytes) == $0.value }
       for page in state.lost.unwritten.union(state.lost.dropped.keys) {
         Self.copy(page, from: state.synced, to: &safe)
       }
-      state.synced = safe
+      return BegunSync(number: state.begunCount, bytes: safe)
+    }
+  }
+
+  /// Makes the bytes durable that the sync covers. A truncation since is not durable yet.
+  func endSync(_ begun: BegunSync) {
+    state.withLock { state in
+      // Of two syncs at the same time, the one that began first may end last.
+      guard begun.number > state.endedNumber else { return }
+      state.endedNumber = begun.number
+      state.synced = begun.bytes
     }
   }
 
@@ -101,6 +123,10 @@ final class SimulatedContent: Sendable {
 
   private func current() -> [UInt8] {
     guard let file else { return state.withLock { $0.seen } }
+    return Self.bytes(of: file)
+  }
+
+  private static func bytes(of file: any StorageFile) -> [UInt8] {
     do throws(StorageError) {
       let count = Int(clamping: try file.lengthBytes())
       let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 8)

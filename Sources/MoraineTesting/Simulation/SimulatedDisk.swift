@@ -5,8 +5,9 @@ package import SystemPackage
 /// A disk in memory that knows which changes survive a power failure.
 ///
 /// Bytes and lengths are durable after a sync of their file, names after a sync of their directory,
-/// and a directory with its contents after a sync of its parent. All other changes may survive a
-/// crash or not, in any combination; ``image(_:)`` draws one combination. A failed sync can drop
+/// and a directory with its contents after a sync of its parent. A sync covers what was there when
+/// it began, and nothing that changes while it runs. All other changes may survive a crash or not,
+/// in any combination; ``image(_:)`` draws one combination. A failed sync can drop
 /// the pages that it should have written, as Linux does (Rebello et al., "Can Applications Recover
 /// from fsync Failures?", USENIX ATC 2020). If the file had no bytes there before, such pages are
 /// lost for good, as on ext4: even if they are written again in place and synced, they read as

@@ -4,23 +4,48 @@ import Synchronization
 /// The names in a directory and the directory's own name: the present names, and those that survive
 /// every power failure.
 final class SimulatedNames: Sendable {
+  /// A file that a name had until a change.
+  private struct Former {
+    /// Number of the change.
+    let change: Int
+    /// Nil for a time without a file.
+    let file: SimulatedContent?
+  }
+
   private struct State {
     var current: [String: SimulatedContent] = [:]
     var synced: [String: SimulatedContent] = [:]
-    /// The files that each name had since the last sync and has no more, the latest last; nil for
-    /// times without a file. A power failure may keep the first of several changes without the
-    /// others.
-    var between: [String: [SimulatedContent?]] = [:]
+    /// The files that each name had since the last sync began and has no more, the latest last. A
+    /// power failure may keep the first of several changes without the others.
+    var between: [String: [Former]] = [:]
+    /// Number of changes of names so far.
+    var changeCount = 0
+    /// Number of changes before the sync began that made `synced` durable.
+    var syncedCount = 0
     /// Whether the directory's own name is durable.
     var isNameSynced = false
 
     mutating func set(_ name: String, _ content: SimulatedContent?) {
       let before = current[name]
-      if before !== content, before !== synced[name] {
-        between[name, default: []].append(before)
+      changeCount += 1
+      if before !== content {
+        between[name, default: []].append(Former(change: changeCount, file: before))
       }
       current[name] = content
     }
+
+    /// The files of `between` that are not the durable one.
+    func formerFiles(of name: String) -> [SimulatedContent?] {
+      let durable = synced[name]
+      return (between[name] ?? []).map { $0.file }.filter { $0 !== durable }
+    }
+  }
+
+  /// A sync that has begun.
+  struct BegunSync: Sendable {
+    /// The names that survive every power failure once the sync has ended.
+    fileprivate let names: [String: SimulatedContent]
+    fileprivate let changeCount: Int
   }
 
   private let state = Mutex(State())
@@ -52,12 +77,26 @@ final class SimulatedNames: Sendable {
 
   func remove(_ name: String) { state.withLock { $0.set(name, nil) } }
 
-  func synchronize() {
+  /// Begins a sync, which covers the names as they are now.
+  func beginSync() -> BegunSync {
+    state.withLock { BegunSync(names: $0.current, changeCount: $0.changeCount) }
+  }
+
+  /// Makes the names durable that the sync covers.
+  func endSync(_ begun: BegunSync) {
     state.withLock { state in
-      state.synced = state.current
-      state.between = [:]
+      // Of two syncs at the same time, the one that began first may end last.
+      guard begun.changeCount >= state.syncedCount else { return }
+      state.syncedCount = begun.changeCount
+      state.synced = begun.names
+      for (name, files) in state.between {
+        let later = files.filter { $0.change > begun.changeCount }
+        state.between[name] = later.isEmpty ? nil : later
+      }
     }
   }
+
+  func synchronize() { endSync(beginSync()) }
 
   func synchronizeName() { state.withLock { $0.isNameSynced = true } }
 
@@ -70,7 +109,9 @@ final class SimulatedNames: Sendable {
         if let current = name.current { content?.restore(current) }
         state.synced[name.name] = name.isSynced ? content : name.synced.map(SimulatedContent.init)
         if name.between.isEmpty { continue }
-        state.between[name.name] = name.between.reversed().map { $0.map(SimulatedContent.init) }
+        state.between[name.name] = name.between.reversed().map { versions in
+          Former(change: 0, file: versions.map(SimulatedContent.init))
+        }
       }
     }
   }
@@ -90,7 +131,7 @@ final class SimulatedNames: Sendable {
       path: path, isSynced: state.isNameSynced,
       names: names.map { name in
         let (current, synced) = (state.current[name], state.synced[name])
-        let between = state.between[name] ?? []
+        let between = state.formerFiles(of: name)
         let isSynced = current === synced && between.isEmpty
         return DiskMoment.Name(
           name: name, current: current?.versions(),

@@ -38,12 +38,17 @@ extension FaultyLives {
     _ step: PossibleStates.Step, on store: Store,
     _ body: (PossibleStates.Step) async throws -> Void
   ) async {
+    if injector.hasStruck { writesSinceStrike += 1 }
     do {
       try await body(step)
       possible.acknowledged(step)
     } catch {
       judge(untyped: error)
+      checkPoison(of: store)
       let isPoisoned = store.poison != nil
+      // The first write after the fault may get the error of work that was begun earlier.
+      let mayRefuse = misfortune.isPermanent || isPoisoned || writesSinceStrike < 2
+      #expect(mayRefuse, "write \(writesSinceStrike) after the fault: \(error); \(what)")
       if isPoisoned, !wasPoisoned { possible.maybe(step) }
       wasPoisoned = isPoisoned
     }
@@ -52,6 +57,7 @@ extension FaultyLives {
 
   func attempt(on store: Store, _ body: () async throws(StoreError) -> Void) async {
     do throws(StoreError) { try await body() } catch { judge(error) }
+    checkPoison(of: store)
     wasPoisoned = store.poison != nil
   }
 }

@@ -15,6 +15,8 @@ final class FaultyLives {
   let injector: FaultInjector
   var possible = PossibleStates()
   var wasPoisoned = false
+  /// Number of writes that began after the fault.
+  var writesSinceStrike = 0
 
   init(_ mode: Store.Configuration.IOMode, _ misfortune: Misfortune, at target: Call?) {
     configuration = .testing(segmentSizeBytes: 600, ioMode: mode)
@@ -64,6 +66,14 @@ final class FaultyLives {
     #expect([.io, .noSpace, .poisoned, .limitExceeded].contains(error.code), "\(error); \(what)")
     #expect(error.errno == misfortune.errno, "\(error); \(what)")
     #expect(injector.hasStruck, "\(error) without a fault; \(what)")
+  }
+
+  /// After one failure, only a call that leaves the contents of the disk unknown may poison.
+  func checkPoison(of store: Store) {
+    guard !misfortune.isPermanent, let poison = store.poison else { return }
+    let operation = injector.target?.operation
+    let mayPoison = operation.map { $0.isSync || [.rename, .truncate].contains($0) } ?? false
+    #expect(mayPoison, "\(poison); \(what)")
   }
 
   func judge(untyped error: any Error) {

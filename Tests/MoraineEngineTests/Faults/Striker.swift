@@ -49,7 +49,7 @@ final class FaultInjector: Sendable {
     var hasStruck = false
   }
 
-  private let target: Call?
+  let target: Call?
   private let misfortune: Misfortune
   private let state = Mutex(State())
 
