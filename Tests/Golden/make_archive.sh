@@ -19,7 +19,7 @@ expect() {
 position() { python3 -c 'import json, sys; print(json.load(sys.stdin)["position"])'; }
 
 make() {
-  local name="$1" golden="archive-v1/$1" store="$scratch/$1"
+  local name="$1" golden="archive-v1/$1" store="$scratch/$1" at
   [ -d "$golden" ] && { echo "$golden exists"; return 0; }
   mkdir -p "$golden/objects"
   local archive="file:$PWD/$golden/objects"
@@ -36,18 +36,21 @@ make() {
       2 | 4) options+=(--checkpoint) ;;
       3) "$moraine" compact "$store" >/dev/null ;;
     esac
-    expect "$golden" "$store" "$("$moraine" archive "$store" "$archive" "${options[@]}" | position)"
+    # In assignments of their own: a failure within an argument would be lost.
+    at=$("$moraine" archive "$store" "$archive" "${options[@]}" | position)
+    expect "$golden" "$store" "$at"
     if [ "$name $round" = "cleaned 4" ]; then
       "$moraine" archive-clean "$archive" --keep 0s --keep-checkpoints 0s --keep-days 0
       rm "$golden"/expected-*.hex
-      expect "$golden" "$store" "$("$moraine" archive-info "$archive" --json | position)"
+      at=$("$moraine" archive-info "$archive" --json | position)
+      expect "$golden" "$store" "$at"
     fi
   done
   # A store that was restored goes on in a new epoch.
   "$moraine" restore "$archive" "$scratch/$name-restored" >/dev/null
   "$moraine" put "$scratch/$name-restored" "after the restore" "of $name"
-  expect "$golden" "$scratch/$name-restored" \
-    "$("$moraine" archive "$scratch/$name-restored" "$archive" --json | position)"
+  at=$("$moraine" archive "$scratch/$name-restored" "$archive" --json | position)
+  expect "$golden" "$scratch/$name-restored" "$at"
 }
 
 make plain

@@ -170,6 +170,38 @@ def keyspaces(options, directory, rng):
     return len(names)
 
 
+def expiring(options, directory, rng):
+    """Checks the times of entries that expire: the reader finds what the program was given, in the
+    log and after a compaction. All times are far in the future, so that nothing is hidden."""
+    model, expiries = {}, {}
+    soonest = 4102444800000  # 2100-01-01
+    for life in range(2):
+        drive = Drive(options, directory, model)
+        for _ in range(200):
+            key = rng.randbytes(1)
+            expiries.pop(key, None)
+            if rng.randrange(5) == 0:
+                drive.ask(drive.delete(key))
+                continue
+            line = drive.put(key, value(rng))
+            if rng.randrange(3) == 0:
+                drive.ask(line)
+                continue
+            expiries[key] = rng.choice([
+                soonest + rng.randrange(1 << 40), rng.randrange(soonest, 1 << 63)])
+            drive.ask(f"putx{line.removeprefix('put')} {expiries[key]}")
+        if life == 1:
+            drive.ask("compact")
+        drive.end(kills=life == 0)
+        check(options, directory, model)
+        found = {}
+        for line in read_store.expiries(directory):
+            key, _, expiry = line.split(" ")
+            found[bytes.fromhex(key)] = int(expiry)
+        assert found == expiries, f"life {life}: other times of {len(found)} entries that expire"
+    return len(expiries)
+
+
 def dump(options, directory, keyspace=""):
     return subprocess.run(
         [options.moraine, "dump", directory, "--format", "hex", "--keyspace", keyspace],
@@ -310,6 +342,7 @@ def main():
         for kill in range(8):
             store = os.path.join(options.scratch, f"killed-{kill}")
             damage(options, killed_midway(options, store, rng, 100), rng, 10)
+        expiry_count = expiring(options, os.path.join(options.scratch, "expiring"), rng)
     except Exception as failure:  # print the command that repeats any failure
         if not isinstance(failure, (AssertionError, Violation)):
             traceback.print_exc()
@@ -318,7 +351,9 @@ def main():
         return 1
     print(f"seed {options.seed}, {options.io}: {total} records in {segments} segments agree; "
           f"{found} of 150 flips found, the others harmless; 8 killed stores, damaged 80 times; "
-          f"{forgeries} forgeries; {keyspace_count} keyspaces; {count} records in segments with {dictionaries} dictionaries "
+          f"{forgeries} forgeries; {keyspace_count} keyspaces; "
+          f"{expiry_count} times of entries that expire; "
+          f"{count} records in segments with {dictionaries} dictionaries "
           f"agree, {shared_found} of 30 flips found there")
     return 0
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Reads a Moraine store; written from FileFormat.md alone.  read_store.py DIR [KEYSPACE]
+"""Reads a Moraine store; written from FileFormat.md alone.  read_store.py [--expiry] DIR [KEYSPACE]
 
 Prints `<key hex> <sequence> <value hex>` for every live record of the keyspace of that name, or of
-the unnamed one, by sequence. Exit code 0: valid; 2: usage; 3: the store violates FileFormat.md;
-7: a part of the store is of a later version.
+the unnamed one, by sequence. With --expiry it prints `<key hex> <sequence> <milliseconds>` for
+those of them that expire, counted from 1970. It has no clock: it hides no record that has expired.
+Exit code 0: valid; 2: usage; 3: the store violates FileFormat.md; 7: a part of the store is of a
+later version.
 """
 
 import os
@@ -157,7 +159,7 @@ class State:
             self.digest -= digest_of(hashed, old)
             del self.live[name]
         if record.kind == PUT:
-            self.live[name] = (record.sequence, record.value)
+            self.live[name] = (record.sequence, record.value, record.expiry)
             self.digest += digest_of(hashed, record.sequence)
         self.digest %= 1 << 128
 
@@ -303,23 +305,39 @@ class Reader:
             self.promise = max(self.promise, segment.mark(record).durable)
 
 
-def lines(directory, keyspace=""):
+def rows(directory, keyspace):
+    """Returns sequence, key, value and expiry (0 for never) of each live record, by sequence."""
     names = os.listdir(directory)
     if "MANIFEST" not in names and not any(name.endswith(".segment") for name in names):
         return []
     reader = Reader(directory)
     live = reader.read()
-    rows = sorted((sequence, name[1], value) for name, (sequence, value) in live.items()
+    return sorted((sequence, name[1], value, expiry)
+                  for name, (sequence, value, expiry) in live.items()
                   if reader.manifest.keyspaces.get(name[0]) == keyspace)
-    return [f"{key.hex() or '-'} {sequence} {value.hex() or '-'}" for sequence, key, value in rows]
+
+
+def lines(directory, keyspace=""):
+    return [f"{key.hex() or '-'} {sequence} {value.hex() or '-'}"
+            for sequence, key, value, _ in rows(directory, keyspace)]
+
+
+def expiries(directory, keyspace=""):
+    return [f"{key.hex() or '-'} {sequence} {expiry}"
+            for sequence, key, _, expiry in rows(directory, keyspace) if expiry]
 
 
 def main():
-    if len(sys.argv) not in (2, 3) or not os.path.isdir(sys.argv[1]):
+    arguments = sys.argv[1:]
+    printed = lines
+    if arguments[:1] == ["--expiry"]:
+        printed = expiries
+        del arguments[0]
+    if len(arguments) not in (1, 2) or not os.path.isdir(arguments[0]):
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        for line in lines(*sys.argv[1:]):
+        for line in printed(*arguments):
             print(line)
     except Violation as violation:
         print(violation, file=sys.stderr)

@@ -6,7 +6,7 @@ from moraine_format import Newer, Violation, crc32c, lz4_block
 
 PUT, DELETE, MARK, FOOTER = 1, 2, 3, 4
 LONGEST = (1 << 30) + (1 << 20)
-Record = namedtuple("Record", "offset end sequence kind batch keyspace count key value")
+Record = namedtuple("Record", "offset end sequence kind batch keyspace count expiry key value")
 Mark = namedtuple("Mark", "durable digest")
 
 
@@ -105,7 +105,7 @@ class Segment:
         raw_length = take(4, codec)
         count = take(4, batch == 2)
         keyspace = take(2, flags & 1)
-        take(8, flags & 2)
+        expiry = take(8, flags & 2)
         take(8, flags & 4)
         place += take(2, flags & 16)
         if flags & 32:
@@ -116,7 +116,7 @@ class Segment:
         value = self._value(offset, kind, codec, stored, raw_length)
         if kind in (MARK, FOOTER) and (flags or codec or batch or key):
             self.refuse(offset, "the mark has extensions")
-        return Record(offset, end, sequence, kind, batch, keyspace, count, key, value)
+        return Record(offset, end, sequence, kind, batch, keyspace, count, expiry, key, value)
 
     def _value(self, offset, kind, codec, stored, raw_length):
         if kind == DELETE and (stored or codec):

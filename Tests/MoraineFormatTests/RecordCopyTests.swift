@@ -8,6 +8,7 @@ import Testing
     storeID: StoreIdentifier(low: 1, high: 2), epoch: 1, number: SegmentNumber(rawValue: 9),
     salt: 77
   ).checksumSeed
+  private static let expiry: UInt64 = 0x1112_1314_1516_1718
 
   /// Returns a record with the optional fields that the bits of `fields` select.
   private func record(fields: Int) -> [UInt8] {
@@ -18,7 +19,7 @@ import Testing
     if codec == 1 { optional.append(UInt32(70)) }
     if batch == 2 { optional.append(UInt32(3)) }
     if flags & 1 != 0 { optional.append(UInt16(0x0203)) }
-    if flags & 2 != 0 { optional.append(UInt64(0x1112_1314_1516_1718)) }
+    if flags & 2 != 0 { optional.append(Self.expiry) }
     if flags & 4 != 0 { optional.append(UInt64(0x2122_2324_2526_2728)) }
     if flags & 16 != 0 {
       optional.append(UInt16(3))
@@ -64,7 +65,9 @@ import Testing
       #expect(copied.keyspace == header.keyspace)
       #expect(copied.batch == .alone)
       #expect(copied.flags == header.flags & ~RecordHeader.Flag.previous)
-      let expiry = original.withUnsafeBytes { header.expiryMilliseconds(at: $0.baseAddress!) }
+      let expiry = fields >> 2 & 2 == 0 ? nil : Self.expiry
+      #expect(
+        original.withUnsafeBytes { header.expiryMilliseconds(at: $0.baseAddress!) } == expiry)
       #expect(bytes.withUnsafeBytes { copied.expiryMilliseconds(at: $0.baseAddress!) } == expiry)
       #expect(bytes.suffix(8).elementsEqual("keyvalue".utf8), "\(fields)")
       if header.flags & RecordHeader.Flag.extension != 0 {

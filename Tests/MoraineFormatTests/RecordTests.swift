@@ -40,6 +40,55 @@ import Testing
     }
   }
 
+  /// Regression: no test named the bytes of an expiry, so that an encoder and a decoder that had
+  /// changed alike would have passed all tests, and entries of existing stores would have expired.
+  @Test func expiryHasItsPlaceAndItsBytesInARecord() throws {
+    var segment = SegmentSketch(header)
+    // 2100-01-01, and a time of which each byte is another one.
+    let alone = segment.append(.put, sequence: 7, key: [0x6B], stored: [0x76]) {
+      $0.expiryMilliseconds = 4_102_444_800_000
+    }
+    let last = segment.append(.put, sequence: 8, key: [0x6B], stored: [0x76]) {
+      $0.expiryMilliseconds = 0x1112_1314_1516_1718
+      $0.codec = .lz4
+      $0.rawLength = 0x0121
+      $0.batch = .end
+      $0.batchCount = 0x0112_2334
+      $0.keyspace = 0x4142
+    }
+    let expected: [(offset: Int, expiry: UInt64, fields: [UInt8])] = [
+      (
+        alone, 4_102_444_800_000,
+        [
+          0x07, 0, 0, 0, 0, 0, 0, 0x01,  // sequence, kind
+          0x02, 0x01, 0, 0,  // flags, length of the key
+          0x00, 0xD8, 0xC3, 0x2C, 0xBB, 0x03, 0, 0,  // expiry
+          0x6B, 0x76,
+        ]
+      ),
+      (
+        last, 0x1112_1314_1516_1718,
+        [
+          0x08, 0, 0, 0, 0, 0, 0, 0x91,  // sequence, kind
+          0x03, 0x01, 0, 0,  // flags, length of the key
+          0x21, 0x01, 0, 0,  // length of the decompressed value
+          0x34, 0x23, 0x12, 0x01,  // count of the batch
+          0x42, 0x41,  // keyspace
+          0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,  // expiry
+          0x6B, 0x76,
+        ]
+      ),
+    ]
+    for (offset, expiry, fields) in expected {
+      let record = try #require(segment.record(at: offset))
+      #expect(Array(segment.bytes[offset + 8..<offset + record.length]) == fields)
+      let found = segment.bytes.withUnsafeBytes {
+        record.expiryMilliseconds(at: $0.baseAddress! + offset)
+      }
+      #expect(found == expiry)
+    }
+  }
+
   @Test func marksAndFootersAreRecords() throws {
     let digest = StateDigest(low: 11, high: 12)
     let mark = SyncMark(durableOffset: 128, wallMilliseconds: 9, digest: digest)

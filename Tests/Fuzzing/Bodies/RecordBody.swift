@@ -109,9 +109,17 @@ enum RecordBody {
   private static func checkRewritten(
     _ record: RecordHeader, _ base: UnsafeRawPointer
   ) throws(Finding) {
-    let isPlain =
-      record.flags == 0 || record.flags == RecordHeader.Flag.keyspace && record.keyspace != 0
-    guard isPlain else { return }
+    let expiry = record.expiryMilliseconds(at: base)
+    let written = RecordHeader.Flag.keyspace | RecordHeader.Flag.expiry
+    guard record.flags & ~written == 0,
+      record.flags & RecordHeader.Flag.keyspace == 0 || record.keyspace != 0, expiry != 0
+    else { return }
+    if let expiry {
+      // It is the last field before the key.
+      let field = UnsafeRawBufferPointer(start: base + record.keyOffset - 8, count: 8)
+      let time = field.reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+      try require(expiry == time, "the expiry is read as \(expiry), not \(time)")
+    }
     var draft = RecordDraft(
       sequence: record.sequence, kind: record.kind,
       key: UnsafeRawBufferPointer(start: base + record.keyOffset, count: record.keyLength),
@@ -120,6 +128,7 @@ enum RecordBody {
     draft.batch = record.batch
     draft.batchCount = UInt32(record.batchCount)
     draft.keyspace = record.keyspace
+    draft.expiryMilliseconds = expiry ?? 0
     draft.rawLength = record.rawLength
     try require(draft.length == record.length, "written again it has another length")
     var bytes = [UInt8](repeating: 0, count: record.length)

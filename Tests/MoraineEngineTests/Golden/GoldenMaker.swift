@@ -75,6 +75,36 @@ import Testing
     try await recipe.finish()
   }
 
+  /// Entries that expire far in the future, beside entries that stay, in two keyspaces: alone, in a
+  /// batch, compressed, renewed, moved by compaction, and in a log after it; an index checkpoint.
+  @Test(.enabled(if: isWanted)) func expiring() async throws {
+    guard
+      let recipe = try await GoldenRecipe(
+        "expiring", segmentSizeBytes: 2048, hasCheckpoint: true)
+    else { return }
+    var random = SeededGenerator(seed: 5)
+    let sessions = try recipe.store.keyspace(named: "sessions")
+    // 2100-01-01, and then each 400 days and 123 ms.
+    func time(_ number: Int) -> UInt64 { 4_102_444_800_000 + UInt64(number) * 34_560_000_123 }
+    for number in 0..<40 {
+      let value =
+        number % 5 == 0
+        ? Array(repeating: UInt8(number), count: 90) : recipe.noise(number % 50, &random)
+      try await recipe.put(
+        Array("key \(number % 32)".utf8), value, in: number % 3 == 0 ? sessions : nil,
+        expiring: number % 4 == 3 ? nil : time(number))
+    }
+    try await recipe.batch([([0xd0], [1]), ([0xd1], [])], expiring: time(50))
+    for key in ["key 1", "key 4"] { try await recipe.delete(Array(key.utf8)) }
+    try await recipe.store.compact()
+    // A time of which each byte is another one.
+    try await recipe.put([0xd2], [2], expiring: 0x0102_0304_0506_0708)
+    try await recipe.put([0xd2], [3], in: sessions, expiring: time(60))
+    try await recipe.put(Array("key 2".utf8), [4], expiring: time(61))
+    try await recipe.put(Array("key 5".utf8), [5])
+    try await recipe.finish()
+  }
+
   /// Files that a killed process leaves: a durable part, later writes, a batch without its end.
   @Test(.enabled(if: isWanted)) func killed() async throws {
     guard let recipe = try await GoldenRecipe("killed", segmentSizeBytes: 1024) else { return }

@@ -11,6 +11,8 @@ final class GoldenRecipe {
   private let directory: TestDirectory
   private let hasCheckpoint: Bool
   private var history = GoldenHistory()
+  /// The time of each entry that expires: milliseconds since 1970.
+  private var expiries: [GoldenStore.Place: UInt64] = [:]
 
   /// Returns nil when the store already exists.
   init?(
@@ -42,13 +44,18 @@ final class GoldenRecipe {
       configuration: Self.configuration(hasCheckpoint, segmentSizeBytes))
   }
 
-  func put(_ key: [UInt8], _ value: [UInt8], in keyspace: Keyspace? = nil) async throws {
+  /// - Parameter expiry: milliseconds since 1970; nil for an entry that stays.
+  func put(
+    _ key: [UInt8], _ value: [UInt8], in keyspace: Keyspace? = nil, expiring expiry: UInt64? = nil
+  ) async throws {
+    let end: Expiry = expiry.map { .at(milliseconds: $0) } ?? .never
     if let keyspace {
-      try await keyspace.set(value, forKey: Key(key))
+      try await keyspace.set(value, forKey: Key(key), expiring: end)
     } else {
-      try await store.set(value, forKey: Key(key))
+      try await store.set(value, forKey: Key(key), expiring: end)
     }
     history.add(key, value, in: keyspace?.name ?? "")
+    expiries[GoldenStore.Place(keyspace: keyspace?.name ?? "", key: Key(key))] = expiry
   }
 
   func delete(_ key: [UInt8], in keyspace: Keyspace? = nil) async throws {
@@ -58,14 +65,19 @@ final class GoldenRecipe {
       } else {
         try await store.removeValue(forKey: Key(key)) != nil
       }
-    if isRemoved { history.add(key, nil, in: keyspace?.name ?? "") }
+    guard isRemoved else { return }
+    history.add(key, nil, in: keyspace?.name ?? "")
+    expiries[GoldenStore.Place(keyspace: keyspace?.name ?? "", key: Key(key))] = nil
   }
 
-  func batch(_ operations: [(key: [UInt8], value: [UInt8]?)]) async throws {
+  func batch(
+    _ operations: [(key: [UInt8], value: [UInt8]?)], expiring expiry: UInt64? = nil
+  ) async throws {
+    let end: Expiry = expiry.map { .at(milliseconds: $0) } ?? .never
     try await store.write { batch in
       for (key, value) in operations {
         if let value {
-          try batch.set(value, forKey: Key(key))
+          try batch.set(value, forKey: Key(key), expiring: end)
         } else {
           try batch.removeValue(forKey: Key(key))
         }
@@ -73,6 +85,8 @@ final class GoldenRecipe {
     }
     for (place, operation) in operations.enumerated() {
       history.add(operation.key, operation.value, isLast: place == operations.count - 1)
+      expiries[GoldenStore.Place(key: Key(operation.key))] =
+        operation.value == nil ? nil : expiry
     }
   }
 
@@ -134,9 +148,20 @@ final class GoldenRecipe {
       let contents = history.last.filter { $0.key.keyspace == keyspace }
       let name = keyspace.isEmpty ? "expected.hex" : "expected.\(keyspace).hex"
       try Data(lines(contents).utf8).write(to: target.appending(path: name))
+      try saveExpiries(of: contents, in: keyspace)
     }
     guard keepsHistory else { return }
     try Data(history.text.utf8).write(to: target.appending(path: "history.txt"))
+  }
+
+  private func saveExpiries(of contents: GoldenStore.Contents, in keyspace: String) throws {
+    let ordered = contents.sorted { $0.value.sequence < $1.value.sequence }
+    let lines = ordered.compactMap { place, record in
+      expiries[place].map { "\(GoldenHex.text(record.key)) \(record.sequence) \($0)\n" }
+    }
+    guard !lines.isEmpty else { return }
+    let name = keyspace.isEmpty ? "expiry.txt" : "expiry.\(keyspace).txt"
+    try Data(lines.joined().utf8).write(to: target.appending(path: name))
   }
 
   private func lines(_ contents: GoldenStore.Contents) -> String {

@@ -7,9 +7,10 @@ import Testing
 /// A store that an earlier version wrote, kept in `Tests/Golden/v<format>/<name>`.
 ///
 /// `store` is the directory as it was left, and `expected.hex` is the output of `moraine dump
-/// --format hex`; `expected.NAME.hex` is that of the keyspace with this name. Where the store was
-/// left uncleanly, `history.txt` holds every operation in order, which gives the contents of a
-/// shorter log.
+/// --format hex`; `expected.NAME.hex` is that of the keyspace with this name. `expiry.txt` and
+/// `expiry.NAME.txt` hold the key, the sequence number and the time of each entry that expires:
+/// milliseconds since 1970. Where the store was left uncleanly, `history.txt` holds every operation
+/// in order, which gives the contents of a shorter log.
 struct GoldenStore: Sendable, CustomTestStringConvertible {
   struct Record: Equatable, Sendable {
     let key: [UInt8]
@@ -26,6 +27,8 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
   let url: URL
   var files: [String: [UInt8]]
   var expected: Contents
+  /// The time of each entry that expires: milliseconds since 1970.
+  let expiries: [Place: UInt64]
   let history: GoldenHistory?
 
   var testDescription: String { url.pathComponents.suffix(2).joined(separator: "/") }
@@ -58,6 +61,7 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
     }
     self.files = files
     expected = try Self.expected(in: url)
+    expiries = try Self.expiries(in: url)
     let history = url.appending(path: "history.txt")
     self.history =
       FileManager.default.fileExists(atPath: history.path)
@@ -73,6 +77,22 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
       contents.merge(parse(text, keyspace: parts.count == 3 ? String(parts[1]) : "")) { $1 }
     }
     return contents
+  }
+
+  private static func expiries(in folder: URL) throws -> [Place: UInt64] {
+    var expiries: [Place: UInt64] = [:]
+    for name in try FileManager.default.contentsOfDirectory(atPath: folder.path) {
+      let parts = name.split(separator: ".")
+      guard parts.first == "expiry", parts.last == "txt" else { continue }
+      let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
+      for line in text.split(separator: "\n") {
+        let words = line.split(separator: " ")
+        let key = Key(GoldenHex.bytes(words[0]))
+        expiries[Place(keyspace: parts.count == 3 ? String(parts[1]) : "", key: key)] =
+          UInt64(words[2])!
+      }
+    }
+    return expiries
   }
 
   /// The lines of `moraine dump --format hex`.

@@ -59,12 +59,54 @@ import Testing
     }
   }
 
+  /// Regression: no golden store had an entry that expires, so that no test would have shown that a
+  /// later version reads another time from the bytes of an earlier one, and deletes the entries.
+  @Test(arguments: GoldenStore.all, modes)
+  func entriesOfAGoldenStoreExpireAtTheirTimes(
+    golden: GoldenStore, mode: Store.Configuration.IOMode
+  ) async throws {
+    let directory = try TestDirectory()
+    try FileManager.default.copyItem(
+      at: golden.url.appending(path: "store"), to: directory.store)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
+    configuration.compaction = .manual
+    for round in ["as it was left", "opened again", "compacted"] {
+      try await withStore(at: directory.path, configuration: configuration) { store in
+        for place in golden.expected.keys {
+          let expiry = try await store.keyspace(named: place.keyspace).expiry(forKey: place.key)
+          let expected = golden.expiries[place].map { Expiry.at(milliseconds: $0) } ?? .never
+          #expect(expiry == expected, "\(place), \(round)")
+        }
+        if round == "opened again" { try await store.compact() }
+      }
+    }
+  }
+
+  /// The store with entries that expire has such records in its log, in a batch, in what compaction
+  /// has written, and in a keyspace with a name, and it has an index checkpoint.
+  @Test func version1HasAStoreWithEntriesThatExpire() throws {
+    let golden = try #require(GoldenStore.all.first { $0.testDescription == "v1/expiring" })
+    #expect(Set(golden.expiries.keys.map(\.keyspace)) == ["", "sessions"])
+    #expect(golden.expiries.count > 20 && golden.expiries.count < golden.expected.count)
+    #expect(golden.expiries.keys.allSatisfy { golden.expected[$0] != nil })
+    #expect(golden.expiries[GoldenStore.Place(key: [0xd2])] == 0x0102_0304_0506_0708)
+    // 2100-01-01.
+    #expect(golden.expiries.values.allSatisfy { $0 >= 4_102_444_800_000 })
+    let expiring = try golden.records().filter(\.hasExpiry)
+    #expect(expiring.contains { $0.codec == .lz4 })
+    #expect(expiring.contains { $0.keyspace != 0 })
+    let moved = try golden.records(ofCompacted: true).count(where: \.hasExpiry)
+    #expect(moved > 0 && moved < expiring.count)
+    #expect(golden.files.keys.contains { $0.hasSuffix(".index") })
+  }
+
   /// Each store contains the features that it is kept for.
   @Test func version1StoresHoldTheirFeatures() throws {
     let golden = Dictionary(
       uniqueKeysWithValues: GoldenStore.all.map { ($0.testDescription, $0) })
     #expect(
-      Set(golden.keys).isSuperset(of: ["v1/plain", "v1/compacted", "v1/killed", "v1/ordered"]))
+      Set(golden.keys).isSuperset(
+        of: ["v1/plain", "v1/compacted", "v1/killed", "v1/ordered", "v1/expiring"]))
     let plain = try #require(golden["v1/plain"])
     let compacted = try #require(golden["v1/compacted"])
     let killed = try #require(golden["v1/killed"])
