@@ -2,23 +2,24 @@
 """Several processes increment one counter by compare and set, and one of them is killed repeatedly.
 
 counter.py MORAINE DIRECTORY [--increments N] [--kills N] [--processes N] [--seed N] [--io MODE]
+           [--deadline SECONDS]
 
 Each process reads the counter with its sequence number, and sets it to the next number if the
 sequence number is still the same. A process that is killed may have set the counter without
 answering. At the end the counter must be at least the number of acknowledged increments, and at most
-that number and one more for each kill. On a violation the script prints the command that repeats it;
-the exit code is 1.
+that number and one more for each kill. On a violation, also when a process does not answer before the
+deadline, the script prints the command that repeats it; the exit code is 1.
 """
 
 import argparse
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
+
+import children
 
 KEY = b"counter".hex()
 
@@ -29,31 +30,24 @@ class Process:
         self.acknowledged = self.conflicts = 0
         self.is_dead = False
         self.failure = None
-        self.child = subprocess.Popen(
+        self.deadline = options.deadline
+        self.child = children.start(
             [options.moraine, "drive", options.store, "--shared", "--io", options.io,
              "--durability", "none", "--segment-size", str(options.segment_size)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, "SWIFT_BACKTRACE": "enable=no"})
-        self.thread = threading.Thread(target=self.count_on)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.thread = threading.Thread(target=self.count_on, daemon=True)
         self.thread.start()
 
     def ask(self, line):
-        self.child.stdin.write((line + "\n").encode())
-        self.child.stdin.flush()
-        answer = self.child.stdout.readline().decode()
-        if not answer.endswith("\n"):
-            raise BrokenPipeError
-        return answer.strip()
+        return children.ask(self.child, line, self.deadline)
 
     def count_on(self):
         try:
             while self.total.wanted():
                 self.increment()
-        except (BrokenPipeError, ValueError, OSError):
-            if not self.is_dead:
-                self.failure = "a process ended by itself"
-        except Exception as error:  # A violation: the main thread reports it.
-            self.failure = str(error)
+        except Exception as error:  # The main thread reports it.
+            if not (self.is_dead and isinstance(error, OSError)):
+                self.failure = str(error) or type(error).__name__
 
     def increment(self):
         seen = self.ask(f"getv {KEY}")
@@ -73,9 +67,9 @@ class Process:
 
     def kill(self):
         self.is_dead = True
-        self.child.send_signal(signal.SIGKILL)
-        self.child.wait()
+        children.kill(self.child)
         self.thread.join()
+        children.forget(self.child)
 
 
 class Total:
@@ -90,6 +84,12 @@ class Total:
             self.count += 1
 
 
+def check(processes):
+    for process in processes:
+        if process.failure:
+            raise AssertionError(process.failure)
+
+
 def run(options):
     rng = random.Random(options.seed)
     total = Total(options.increments)
@@ -97,8 +97,7 @@ def run(options):
     everyone = list(processes)
     kills = 0
     while total.wanted():
-        if any(process.failure for process in everyone):
-            break
+        check(everyone)
         if kills * options.increments < options.kills * total.count:
             victim = processes.pop(rng.randrange(len(processes)))
             time.sleep(rng.uniform(0.0, 0.01))
@@ -109,22 +108,20 @@ def run(options):
         time.sleep(0.001)
     for process in processes:
         process.thread.join()
-    failures = [process.failure for process in everyone if process.failure]
-    if failures:
-        raise AssertionError(failures[0])
+    check(everyone)
     found = int(processes[0].ask(f"get {KEY}").split()[1], 16)
     for process in processes:
         process.ask("close")
-        process.child.wait()
+        process.child.wait(options.deadline)
     acknowledged = sum(process.acknowledged for process in everyone)
     conflicts = sum(process.conflicts for process in everyone)
     if not acknowledged <= found <= acknowledged + kills:
         raise AssertionError(
             f"the counter is {found}; {acknowledged} increments were acknowledged, {kills} kills")
     subprocess.run([options.moraine, "verify", options.store], check=True,
-                   stdout=subprocess.DEVNULL)
-    return (f"{acknowledged} increments, {conflicts} conflicts, {kills} kills among "
-            f"{options.processes} processes: the counter is {found}, nothing lost")
+                   stdout=subprocess.DEVNULL, timeout=options.deadline)
+    print(f"{acknowledged} increments, {conflicts} conflicts, {kills} kills among "
+          f"{options.processes} processes: the counter is {found}, nothing lost")
 
 
 def main():
@@ -137,15 +134,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--io", default="mapped")
     parser.add_argument("--segment-size", type=int, default=4096)
+    parser.add_argument("--deadline", type=float, default=children.DEADLINE)
     options = parser.parse_args()
     options.store = os.path.join(options.directory, "store")
     shutil.rmtree(options.directory, ignore_errors=True)
     os.makedirs(options.directory)
-    try:
-        print(run(options))
-    except AssertionError as error:
-        print(f"VIOLATION: {error}\n{sys.executable} {' '.join(sys.argv)}", file=sys.stderr)
-        os._exit(1)
+    children.report_failures(lambda: run(options))
 
 
 main()

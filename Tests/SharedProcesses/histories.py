@@ -2,13 +2,15 @@
 """Several processes run transactions over lists in one store, and one of them is killed repeatedly.
 
 histories.py MORAINE DIRECTORY [--transactions N] [--kills N] [--processes N] [--seed N] [--io MODE]
+             [--ordered] [--deadline SECONDS]
 
 Each transaction reads lists and appends its id to some of them, so the lists say who has read whose
 write (Kingsbury and Alvaro, "Elle", VLDB 2020). At the end the dependencies between the transactions
 must have no circle: one writes after another (ww), reads what another has written (wr), has read what
 another replaces (rw), or begins after another has ended (rt). A transaction of a killed process counts
-when its id is in a list. On a violation the script prints the command that repeats it; the exit code
-is 1.
+when its id is in a list, and then it must be in all lists to which it was about to append. On a
+violation, also when a process says nothing before the deadline, the script prints the command that
+repeats it; the exit code is 1.
 """
 
 import argparse
@@ -16,11 +18,11 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
+
+import children
 
 
 class Process:
@@ -36,52 +38,67 @@ class Process:
                    "--first-id", str(first)]
         if options.ordered:
             command.append("--ordered")
-        self.child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, env={**os.environ, "SWIFT_BACKTRACE": "enable=no"})
-        self.thread = threading.Thread(target=self.read)
+        self.deadline = options.deadline
+        self.heard = time.monotonic()
+        self.child = children.start(command, stdout=subprocess.PIPE)
+        self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
     def read(self):
-        for line in self.child.stdout:
-            if not line.endswith(b"\n"):
-                break
-            self.history.add(json.loads(line))
-        if not self.is_dead:
-            self.history.failure = f"a process ended by itself with {self.child.wait()}"
+        try:
+            for line in self.child.stdout:
+                if not line.endswith(b"\n"):
+                    break
+                self.history.add(json.loads(line))
+                self.heard = time.monotonic()
+            if not self.is_dead:
+                self.history.failure = f"a process ended by itself with {self.child.wait()}"
+        except Exception as error:  # The main thread reports it.
+            self.history.failure = str(error) or type(error).__name__
+
+    def check(self):
+        if time.monotonic() - self.heard > self.deadline:
+            raise AssertionError(
+                f"process {self.child.pid} has said nothing for {self.deadline} s")
 
     def kill(self):
         self.is_dead = True
-        self.child.send_signal(signal.SIGKILL)
-        self.child.wait()
+        children.kill(self.child)
         self.thread.join()
+        children.forget(self.child)
 
 
 class History:
     def __init__(self):
         self.began, self.committed, self.failure = {}, {}, None
+        #: The lists to which the last attempt of a transaction was about to append.
+        self.intended = {}
         self.lock = threading.Lock()
 
     def add(self, line):
         with self.lock:
             if "moment" in line:
                 self.began[line["began"]] = line["moment"]
+            elif "intends" in line:
+                self.intended[line["id"]] = line["intends"]
             else:
                 self.committed[line["id"]] = line
 
 
 def complete(history, final):
-    """Adds the transactions of killed processes whose ids are in the lists."""
+    """Adds the transactions of killed processes whose ids are in the lists. Their appends are those
+    that the process was about to commit, not those that are found: so half a transaction is seen."""
     committed = dict(history.committed)
     for name, ids in final.items():
         for number in ids:
-            if number in history.committed:
+            if number in committed:
                 continue
-            if number not in history.began:
-                raise AssertionError(f"G1a: {name} has {number}, which no process has begun")
-            unknown = committed.setdefault(number, {
-                "id": number, "reads": {}, "appends": [], "began": history.began[number],
-                "ended": float("inf")})
-            unknown["appends"].append(name)
+            if number not in history.intended:
+                raise AssertionError(
+                    f"G1a: {name} has {number}, which no process was about to commit")
+            committed[number] = {
+                "id": number, "reads": {}, "appends": history.intended[number],
+                "began": history.began[number], "ended": float("inf")}
     return committed
 
 
@@ -170,6 +187,8 @@ def run(options):
     processes = [Process(options, history) for _ in range(options.processes)]
     kills = 0
     while len(history.committed) < options.transactions and not history.failure:
+        for process in processes:
+            process.check()
         if kills * options.transactions < options.kills * len(history.committed):
             victim = processes.pop(rng.randrange(len(processes)))
             time.sleep(rng.uniform(0.0, 0.01))
@@ -183,7 +202,7 @@ def run(options):
         raise AssertionError(history.failure)
     answer = subprocess.run(
         [options.moraine, "crash-test", "transactions", options.store, "--io", options.io,
-         "--count", "0"], check=True, stdout=subprocess.PIPE)
+         "--count", "0"], check=True, stdout=subprocess.PIPE, timeout=options.deadline)
     final = json.loads(answer.stdout)
     committed = complete(history, final)
     check_lists(committed, final)
@@ -205,17 +224,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--io", choices=["mapped", "positional"], default="mapped")
     parser.add_argument("--ordered", action="store_true")
+    parser.add_argument("--deadline", type=float, default=children.DEADLINE)
     options = parser.parse_args()
     options.moraine = os.path.abspath(options.moraine)
     options.store = os.path.join(options.directory, "lists")
     shutil.rmtree(options.store, ignore_errors=True)
     os.makedirs(options.directory, exist_ok=True)
-    try:
-        run(options)
-    except AssertionError as error:
-        words = " ".join(sys.argv)
-        print(f"VIOLATION {error}\nagain: {words} --seed {options.seed}", file=sys.stderr)
-        sys.exit(1)
+    children.report_failures(lambda: run(options))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,24 +2,25 @@
 """Several processes write one store, and one of them is killed repeatedly at random moments.
 
 kills.py MORAINE DIRECTORY [--kills N] [--processes N] [--seed N] [--durability LEVEL] [--io MODE]
-         [--segment-size BYTES]
+         [--segment-size BYTES] [--deadline SECONDS]
 
 After each kill the survivors continue without reopening, and a new process joins them. The script
 checks that all processes see every acknowledged write of every process; that the unit in progress
 when its process died is present completely or not at all; and that sequence numbers are unique and
 rise for each process. At the end all processes close, and one process opens the store exclusively
-and verifies it. On a violation the script prints the command that repeats it; the exit code is 1.
+and verifies it. On a violation, also when a process does not answer before the deadline, the script
+prints the command that repeats it; the exit code is 1.
 """
 
 import argparse
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
+
+import children
 
 
 class Process:
@@ -34,34 +35,31 @@ class Process:
         self.sequences = []
         self.units = 0
         self.mode = options.io or self.random.choice(["mapped", "positional"])
-        self.child = subprocess.Popen(
+        self.deadline = options.deadline
+        self.child = children.start(
             [options.moraine, "drive", options.store, "--shared", "--io", self.mode,
              "--durability", options.durability, "--segment-size", str(options.segment_size)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, "SWIFT_BACKTRACE": "enable=no"})
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.failure = None
         self.is_stopping = False
         self.is_dead = False
-        self.thread = threading.Thread(target=self.write_on)
+        self.go_on()
+
+    def go_on(self):
+        self.is_stopping = False
+        self.thread = threading.Thread(target=self.write_on, daemon=True)
         self.thread.start()
 
     def ask(self, line):
-        self.child.stdin.write((line + "\n").encode())
-        self.child.stdin.flush()
-        answer = self.child.stdout.readline().decode()
-        if not answer.endswith("\n"):
-            raise BrokenPipeError
-        return answer.strip()
+        return children.ask(self.child, line, self.deadline)
 
     def write_on(self):
         try:
             while not self.is_stopping:
                 self.write_once()
-        except (BrokenPipeError, ValueError, OSError):
-            if not self.is_dead:
-                self.failure = f"process {self.name} ended by itself"
-        except Exception as error:  # A violation: the main thread reports it.
-            self.failure = f"process {self.name}: {error}"
+        except Exception as error:  # The main thread reports it.
+            if not (self.is_dead and isinstance(error, OSError)):
+                self.failure = f"process {self.name}: {str(error) or type(error).__name__}"
 
     def operation(self):
         key = f"{self.name}-{self.random.randrange(40)}".encode().hex()
@@ -107,9 +105,11 @@ class Process:
 
     def kill(self):
         self.is_dead = True
-        self.child.send_signal(signal.SIGKILL)
-        self.child.wait()
+        children.kill(self.child)
         self.thread.join()
+        children.forget(self.child)
+        if self.failure:
+            raise AssertionError(self.failure)
 
     def stop(self):
         self.is_stopping = True
@@ -158,9 +158,7 @@ def run(options):
             raise AssertionError(survivor.failure)
         settle(victim, survivor)
         gone.append(victim)
-        survivor.is_stopping = False
-        survivor.thread = threading.Thread(target=survivor.write_on)
-        survivor.thread.start()
+        survivor.go_on()
         processes.append(Process(born, options))
         born += 1
         if (kill + 1) % 25 == 0:
@@ -179,14 +177,15 @@ def run(options):
         raise AssertionError("a sequence number was given twice")
     for process in processes:
         process.child.stdin.close()
-        if process.child.wait(60) != 0:
+        if process.child.wait(options.deadline) != 0:
             raise AssertionError(f"closing ended with {process.child.returncode}")
-    verification = subprocess.run([options.moraine, "verify", options.store], capture_output=True)
+    verification = subprocess.run([options.moraine, "verify", options.store], capture_output=True,
+                                  timeout=options.deadline)
     if verification.returncode != 0:
         raise AssertionError(f"verify: {verification.stdout.decode()}{verification.stderr.decode()}")
     live = sum(value is not None for owner in everything for value in owner.acknowledged.values())
     listed = subprocess.run([options.moraine, "scan", options.store, "--keys-only"],
-                            capture_output=True, check=True).stdout
+                            capture_output=True, check=True, timeout=options.deadline).stdout
     if len(listed.splitlines()) != live:
         raise AssertionError(f"{len(listed.splitlines())} keys, and {live} were acknowledged")
     units = sum(process.units for process in everything)
@@ -204,16 +203,12 @@ def main():
     parser.add_argument("--durability", default="none")
     parser.add_argument("--io")
     parser.add_argument("--segment-size", type=int, default=20000)
+    parser.add_argument("--deadline", type=float, default=children.DEADLINE)
     options = parser.parse_args()
     shutil.rmtree(options.directory, ignore_errors=True)
     os.makedirs(options.directory)
     options.store = os.path.join(options.directory, "store")
-    try:
-        run(options)
-    except AssertionError as error:
-        print(f"VIOLATION: {error}\nrepeat with: {' '.join(sys.argv)}", file=sys.stderr)
-        subprocess.run(["pkill", "-9", "-f", options.store])
-        os._exit(1)
+    children.report_failures(lambda: run(options))
 
 
 main()

@@ -12,9 +12,10 @@ struct TransactionWorker: AsyncParsableCommand {
     commandName: "transactions",
     abstract: "Runs random transactions until it is killed, and prints their history.",
     discussion: """
-      Before each transaction it prints {"began":ID,"moment":N}, and after it one object with
-      id, reads, appends, began and ended. Moments are nanoseconds of the machine's monotonic
-      clock. With --count 0 it prints the lists of the store, and ends.
+      Before each transaction it prints {"began":ID,"moment":N}, before each attempt to commit it
+      {"id":ID,"intends":[LIST...]} when it appends, and after it one object with id, reads,
+      appends, began and ended. Moments are nanoseconds of the machine's monotonic clock. With
+      --count 0 it prints the lists of the store, and ends.
       """,
     shouldDisplay: false)
   @Argument(help: "The store.") var store: String
@@ -44,12 +45,21 @@ struct TransactionWorker: AsyncParsableCommand {
       try Output.flush()
       let transaction = try ListTransaction(
         id: id, seed: seed &* 1_000_003 &+ UInt64(number), isOrdered: ordered, in: store)
-      var committed = try await transaction.run(on: store)
+      var committed = try await transaction.run(on: store) { try Self.announce($0) }
       committed.began = began
       committed.ended = moment
       try write(committed, encoder)
     }
     try await store.close()
+  }
+
+  /// Prints the lists to which a transaction is about to append. A process that is killed in the
+  /// commit has no other chance: the store must have all of these changes or none.
+  private static func announce(_ committed: HistoryChecker.Committed) throws {
+    if committed.appends.isEmpty { return }
+    let names = committed.appends.sorted().map { "\"\($0)\"" }.joined(separator: ",")
+    try Output.line("{\"id\":\(committed.id),\"intends\":[\(names)]}")
+    try Output.flush()
   }
 
   private var moment: Int { Int(DispatchTime.now().uptimeNanoseconds) }

@@ -38,8 +38,12 @@ package struct ListTransaction: Sendable {
 
   /// Runs the transaction.
   ///
+  /// - Parameter willCommit: is called with what was read and appended before each attempt to
+  ///   commit it.
   /// - Returns: what it has read and appended. The caller adds the moments.
-  package func run(on store: Store) async throws -> HistoryChecker.Committed {
+  package func run(
+    on store: Store, willCommit: @Sendable (HistoryChecker.Committed) throws -> Void = { _ in }
+  ) async throws -> HistoryChecker.Committed {
     try await store.transaction(retries: 1000) { transaction in
       var random = SeededGenerator(seed: seed)
       var committed = HistoryChecker.Committed(id: id)
@@ -62,6 +66,7 @@ package struct ListTransaction: Sendable {
         try transaction.set(Self.bytes(list), forKey: Key(name), in: keyspace)
         committed.appends.insert(name)
       }
+      try willCommit(committed)
       return committed
     }
   }
