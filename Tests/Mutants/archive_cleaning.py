@@ -4,11 +4,13 @@ from archive import archive
 from planting import Mutant
 
 CLEANER = "Cleaning/ArchiveCleaner.swift"
+ORDER = "Cleaning/RemovalOrder.swift"
 REMOVABLE = "Cleaning/ArchiveCleaner.swift"
 HISTORY = "Restoring/ArchiveHistory.swift"
 STATE = "Writing/ArchivedState.swift"
 KEPT = "CleaningTests.keptMomentsAreRestoredAndOthersRefused"
 EFFORT = "ArchiveEffortTests"
+INTERRUPTED = "InterruptedCleaningTests"
 
 MUTANTS = [
     Mutant("cleaning-removes-above-the-base", "A5, kept commits exist",
@@ -50,6 +52,27 @@ MUTANTS = [
                     "error.code == .cancelled || hasCleaningFailed {",
                     "error.code == .cancelled || (!ON && hasCleaningFailed) {"),),
            "CleaningTests.missingPermissionIsReportedOnce"),
+    Mutant("cleaning-removes-contents-with-segments", "A5, a state that is listed is restored",
+           (archive(ORDER, "turns[contents] = 2 * group\n",
+                    "turns[contents] = 2 * group + (ON ? 1 : 0)\n"),),
+           INTERRUPTED + ".checkpointIsWholeOrRemovedAfterAPartOfARemoval"),
+    Mutant("failed-cleaning-is-forgotten", "a cleaning that failed leaves nothing for ever",
+           (archive(CLEANER, "var unfinished = memory.unfinished\n",
+                    "var unfinished = ON ? UnfinishedRemoval() : memory.unfinished\n"),),
+           INTERRUPTED + ".nextCleaningOfAWriterRemovesWhatAFailedOneLeft"),
+    Mutant("failed-call-of-clean-is-forgotten", "a cleaning that failed leaves nothing for ever",
+           (archive("Cleaning/Archive+Cleaning.swift", "memory.unfinished = begun\n",
+                    "memory.unfinished = ON ? UnfinishedRemoval() : begun\n"),),
+           INTERRUPTED + ".nextCleaningOfAnArchiveRemovesWhatAFailedOneLeft"),
+    Mutant("dry-run-forgets-a-failed-cleaning", "a dry run changes nothing",
+           (archive(CLEANER, "if isDryRun { return report }",
+                    "if isDryRun && !ON { return report }"),),
+           INTERRUPTED + ".nextCleaningOfAnArchiveRemovesWhatAFailedOneLeft"),
+    Mutant("cleaning-removes-all-contents-first",
+           "a cleaning that ends leaves the segments of few checkpoints",
+           (archive(ORDER, "let group = 1 + checkpointCount / Self.groupCount",
+                    "let group = ON ? 1 : 1 + checkpointCount / Self.groupCount"),),
+           INTERRUPTED + ".nextCleaningOfAnArchiveRemovesWhatAFailedOneLeft"),
     Mutant("dry-run-removes", "a dry run removes nothing",
            (archive(CLEANER, "if isDryRun { return }", "if isDryRun && !ON { return }"),),
            "CleaningTests.dryRunRemovesNothing"),

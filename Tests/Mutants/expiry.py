@@ -1,6 +1,6 @@
 """Planted bugs of entries that expire."""
 
-from planting import Mutant, engine
+from planting import Mutant, engine, format_module
 
 SUITE = "ExpiryTests"
 
@@ -108,4 +108,17 @@ MUTANTS = [
                    "    if log.table.slotsWithExpired(through: now).isEmpty { return true }\n",
                    "    if ON || log.table.slotsWithExpired(through: now).isEmpty { return true }\n"),),
            "ExpiredEntryTests.pageBeforeExpiredEntriesOnlyIsTheLast"),
+    Mutant("expiry-in-another-byte-order", "format: an expiry keeps its place and its bytes",
+           (format_module("Record/RecordDraft.swift",
+                          "        of: expiryMilliseconds.littleEndian, toByteOffset: position,",
+                          "        of: ON ? expiryMilliseconds.bigEndian\n"
+                          "          : expiryMilliseconds.littleEndian, toByteOffset: position,"),
+            format_module("Record/RecordCopy.swift",
+                          "    return UInt64(littleEndian: base.loadUnaligned("
+                          "fromByteOffset: place, as: UInt64.self))\n",
+                          "    let stored = base.loadUnaligned("
+                          "fromByteOffset: place, as: UInt64.self)\n"
+                          "    return ON ? UInt64(bigEndian: stored)\n"
+                          "      : UInt64(littleEndian: stored)\n")),
+           "RecordTests.expiryHasItsPlaceAndItsBytesInARecord"),
 ]

@@ -83,4 +83,13 @@ MUTANTS = [
                  "    case .known: return known?.model\n"
                  "    case .value where ON && known != nil: return known?.model\n"),),
            "RepositoryReaderTests.readerFindsEachModelThatWasSaved"),
+    Mutant("reader-sees-half-a-dead-writers-batch", "readers: a batch becomes visible as a whole",
+           (engine("Store/Store+Reader.swift",
+                   "if engine?.isFollowedInPart == true { return }",
+                   "if engine?.isFollowedInPart == true, !ON { return }"),),
+           "SharedFaultTests.readersSeeNoPartOfABatchWhenTakingOverFails"),
+    Mutant("half-a-batch-keeps-its-number", "no false report of damage",
+           (engine("Engine/Log.swift", "if isWhole { lastSequence =",
+                   "if ON || isWhole { lastSequence ="),),
+           "SharedFaultTests.readersSeeNoPartOfABatchWhenTakingOverFails"),
 ]

@@ -85,6 +85,19 @@ MUTANTS = [
                    "        durableSequence.store(\n          ON ? appendedSequence.load("
                    "ordering: .acquiring) : sequence, ordering: .releasing)\n"),),
            "IntervalTests.watermarkExcludesBytesAppendedDuringTheSync"),
+    Mutant("marks-include-the-sync", "P3: nor do sync marks promise what came during the sync",
+           (engine(THREAD, "        durableOffset.store(offset, ordering: .relaxed)\n",
+                   "        durableOffset.store(\n          ON ? appendedOffset.load("
+                   "ordering: .acquiring) : offset, ordering: .relaxed)\n"),),
+           "IntervalTests.markPromisesNothingThatWasAppendedDuringTheSync"),
+    Mutant("harmless-failure-poisons", "P6: only what leaves the disk unknown ends all writing",
+           (engine(BIRTH, "      let free = Int(clamping: try directory.freeBytes())\n",
+                   "      let free: Int\n"
+                   "      do throws(StorageError) { free = Int(clamping: try directory.freeBytes()) } "
+                   "catch {\n"
+                   "        if ON { pipeline.poison(StoreError(error)) }\n"
+                   "        throw error\n      }\n"),),
+           "FaultOracleTests.failedQueryOfTheFreeSpacePoisonsNothing"),
     Mutant("follower-acknowledged", "rule 5: followers get the leader's error",
            (engine(THREAD,
                    "for waiter in ready { waiter.continuation.resume(returning: error) }",
@@ -140,6 +153,30 @@ MUTANTS = [
                    "    guard !ON, engine != nil else { return false }\n"
                    "    let before = engine!.log.reserve.lengthBytes"),),
            "NoSpaceTests.aFullDiskRefusesPutsTakesDeletesAndHeals"),
+    Mutant("reserve-allocated-in-one-piece", "fault ENOSPC: deletes still work, on btrfs too",
+           (engine("Segments/Reserve.swift",
+                   "      try file.allocate(from: 0, to: half)\n"
+                   "      try file.allocate(from: half, to: UInt64(target))\n",
+                   "      if !ON { try file.allocate(from: 0, to: half) }\n"
+                   "      try file.allocate(from: ON ? 0 : half, to: UInt64(target))\n"),),
+           "ReserveTests.eachHalfOfTheReserveIsAllocatedByItself"),
+    Mutant("half-restored-in-one-piece", "fault ENOSPC: deletes still work, on btrfs too",
+           (engine("Segments/Reserve.swift",
+                   "        try kept.allocate(from: 0, to: UInt64(half))\n"
+                   "        if leavesHalf {\n"
+                   "          try kept.allocate(from: UInt64(half), to: UInt64(2 * half))\n",
+                   "        if !ON || !leavesHalf { try kept.allocate(from: 0, to: UInt64(half)) }\n"
+                   "        if leavesHalf {\n"
+                   "          try kept.allocate(from: ON ? 0 : UInt64(half), to: UInt64(2 * half))\n"),),
+           "ReserveTests.halfThatIsRestoredIsAllocatedByItself"),
+    Mutant("mapped-where-an-overwrite-needs-space", "fault ENOSPC: a full disk ends no process",
+           (engine(BIRTH, "        try file.keepInPlace()\n",
+                   "        if !ON { try file.keepInPlace() }\n"),),
+           "FailedAttemptTests.segmentIsWrittenWithoutAMappingWhereBlocksAreNotKeptInPlace"),
+    Mutant("cut-where-nothing-was-written", "fault ENOSPC: a refused put poisons nothing",
+           (engine("Engine/Log.swift", "if ends(at: end, active.file) { throw",
+                   "if !ON, ends(at: end, active.file) { throw"),),
+           "FailedAttemptTests.aRefusedPutThatWroteNothingIsNotCutOff"),
     Mutant("tail-copy-takes-the-reserve", "fault ENOSPC: a killed store opens",
            (engine("Recovery/OpenSegment.swift",
                    "reserve.shrink(to: Self.keptBytes)",
@@ -167,8 +204,8 @@ MUTANTS = [
            "RecordTests.recordIsInvalidAtAnyOtherOffset"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
-           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return false }",
-                   "if (!ON && pipeline.hasPoison) || link != nil { return false }"),
+           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return }",
+                   "if (!ON && pipeline.hasPoison) || link != nil { return }"),
             # Each guard alone is sufficient, so both are off.
             engine("Compaction/Store+Rewrite.swift",
                    "    try engine!.checkChangeable()\n"
