@@ -68,19 +68,9 @@ MUTANTS = [
                    "      try await allocate(for: count)"),),
            "SpareSegmentTests.spaceThatIsLeftIsUsedOnAFullDisk"),
     Mutant("failed-rotation-keeps-its-file", "a full disk: a refused write leaves no file",
-           (engine(ROTATION, "      do throws(StoreError) {\n        if !pipeline.hasPoison {",
-                   "      do throws(StoreError) {\n        if !ON || isShared, !pipeline.hasPoison {"),),
+           (engine(ROTATION, "      if !isReturned, !pipeline.hasPoison {",
+                   "      if ON ? isShared : !isReturned, !pipeline.hasPoison {"),),
            "FailedRotationTests.rotationThatFailsBesideACompactionLeavesNoFile"),
-    Mutant("failed-rotation-leaves-its-file-to-the-next",
-           "a full disk: a refused write leaves no file",
-           (engine(ROTATION,
-                   "          try await pipeline.run { () throws(StoreError) in try creation.discard() }\n"
-                   "        }\n        engine?.log.returnNumber",
-                   "          let next = engine!.log.manifest.nextSegmentNumber\n"
-                   "          if !ON || isShared || next != creation.header.number.rawValue &+ 1 {\n"
-                   "            try await pipeline.run { () throws(StoreError) in try creation.discard() }\n"
-                   "          }\n        }\n        engine?.log.returnNumber"),),
-           "FailedRotationTests.fileOfAFailedRotationIsGoneBeforeItsNumberIsTakenAgain"),
     Mutant("opening-ignores-tasks", "a store that was released can be opened again",
            (engine("Recovery/Opener.swift", "guard holder == .leaving || holder == .busy,",
                    "guard holder == .leaving || (holder == .busy && !ON),"),),

@@ -204,8 +204,8 @@ MUTANTS = [
            "RecordTests.recordIsInvalidAtAnyOtherOffset"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
-           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return }",
-                   "if (!ON && pipeline.hasPoison) || link != nil { return }"),
+           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return false }",
+                   "if (!ON && pipeline.hasPoison) || link != nil { return false }"),
             # Each guard alone is sufficient, so both are off.
             engine("Compaction/Store+Rewrite.swift",
                    "    try engine!.checkChangeable()\n"

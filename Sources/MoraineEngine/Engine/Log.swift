@@ -447,13 +447,19 @@ extension Log {
 }
 
 extension Log {
-  /// Removes a segment that no manifest lists, and makes the segment before it active again. The
-  /// number stays used up: the file still exists.
-  mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
+  /// Removes a segment that no manifest lists, and makes the segment before it active again.
+  ///
+  /// - Returns: the result of ``returnNumber(_:)`` for the removed segment.
+  mutating func abandonActive(
+    for before: (segment: ActiveSegment, markedOffset: Int)?
+  ) -> Bool {
     let abandoned = active?.slot
+    var isReturned = false
+    if let abandoned { isReturned = returnNumber(table.infos[abandoned].number) }
     active = before?.segment
     if let abandoned { table.drop(abandoned) }
     position.markedOffset = before?.markedOffset ?? 0
+    return isReturned
   }
 
   mutating func takeSegmentNumber() -> SegmentNumber {
@@ -464,14 +470,19 @@ extension Log {
     return SegmentNumber(rawValue: number)
   }
 
-  /// Makes a number available again whose file was removed. The next attempt then takes the same
-  /// number, unless another number was taken since. Keeps the number used up when the publication
-  /// of the manifest failed half-way, because the manifest may list it, and in a shared store.
-  mutating func returnNumber(_ number: SegmentNumber) {
-    if pipeline.hasPoison || link != nil { return }
+  /// Makes a number available again. The next attempt then takes the same number, and removes the
+  /// file that the last attempt left, unless another number was taken since. Keeps the number used
+  /// up when the publication of the manifest failed half-way, because the manifest may list it, and
+  /// in a shared store.
+  ///
+  /// - Returns: whether the next segment gets the number. If not, nothing replaces the file.
+  @discardableResult
+  mutating func returnNumber(_ number: SegmentNumber) -> Bool {
+    if pipeline.hasPoison || link != nil { return false }
     assert(number.rawValue < manifest.nextSegmentNumber, "a number is returned that was not taken")
-    guard manifest.nextSegmentNumber == number.rawValue &+ 1 else { return }
+    guard manifest.nextSegmentNumber == number.rawValue &+ 1 else { return false }
     manifest.nextSegmentNumber = number.rawValue
+    return true
   }
 }
 

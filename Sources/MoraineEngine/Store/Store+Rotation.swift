@@ -50,17 +50,12 @@ extension Store {
     do throws(StoreError) {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
-      engine!.log.abandonActive(for: full)
+      let isReturned = engine!.log.abandonActive(for: full)
       engine!.recent.markStale()
-      // The number is returned when the file is gone. A compaction that gets the number may write
-      // no output: then no later creation removes the file, which has its space allocated.
-      do throws(StoreError) {
-        if !pipeline.hasPoison {
-          try await pipeline.run { () throws(StoreError) in try creation.discard() }
-        }
-        engine?.log.returnNumber(creation.header.number)
-      } catch {
-        // Throw the first error. The next opening removes the file.
+      // A compaction may have taken the next number since, and a shared store never uses a number
+      // again. Then no later creation removes the file, which has its space allocated.
+      if !isReturned, !pipeline.hasPoison {
+        try await pipeline.run { () throws(StoreError) in try creation.discard() }
       }
       throw error
     }

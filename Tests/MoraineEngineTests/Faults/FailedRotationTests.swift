@@ -61,42 +61,4 @@ import Testing
     #expect(try await store.verify().isSound)
     try await store.close()
   }
-
-  /// Regression: the number of a failed rotation was returned, and its file was left to the next
-  /// segment with the number. A compaction without output took the number, and the file stayed.
-  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func fileOfAFailedRotationIsGoneBeforeItsNumberIsTakenAgain(
-    mode: Store.Configuration.IOMode
-  ) async throws {
-    let directory = try TestDirectory()
-    let storage = FaultStorage(DiskStorage())
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
-    configuration.compaction = .manual
-    configuration.checkpointFloorBytes = 1 << 40
-    let store = try Store(on: storage, at: directory.path, configuration: configuration)
-    var count = 0
-    while try await store.statistics().segmentCount < 2 {
-      try await store.set([UInt8](0..<50), forKey: Key("\(count)"))
-      count += 1
-    }
-    try await store.waitUntilIdle()
-    storage.setScript { event in
-      let isManifest = event.file == Manifest.temporaryFileName
-      return isManifest && event.operation == .write ? .fail(.noSpace) : nil
-    }
-    let error = await #expect(throws: StoreError.self) {
-      for number in 0..<1000 {
-        try await store.set([UInt8](0..<50), forKey: Key("more \(number)"))
-      }
-    }
-    #expect(error?.code == .noSpace)
-    let file = try #require(
-      storage.trace.last { $0.operation == .createFile && $0.file.hasSuffix(".segment") }?.file)
-    #expect(try !directory.names().contains(file))
-    storage.setScript(nil)
-    for number in 0..<count { #expect(try await store.contains(Key("\(number)"))) }
-    try await store.set([1], forKey: "last")
-    #expect(try await store.verify().isSound)
-    try await store.close()
-  }
 }
