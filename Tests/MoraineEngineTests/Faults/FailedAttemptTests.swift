@@ -141,6 +141,36 @@ import Testing
     for store in [first, second] { try await store.close() }
   }
 
+  /// Regression: a read that failed once while a keyspace was made ordered ended all writing,
+  /// because the manifest said already that the keyspace was ordered.
+  @Test func keyspaceStaysHashedWhenAReadFailsWhileItIsOrdered() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    var configuration = Store.Configuration.testing(ioMode: .positional)
+    configuration.ordersKeyspaces = false
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let keyspace = try store.keyspace(named: "k")
+    for number in 0..<20 { try await keyspace.set([1], forKey: Key("\(number)")) }
+    let (renames, reads) = (CallCounter(), CallCounter())
+    storage.setScript { event in
+      if event.operation == .rename { _ = renames.next() }
+      guard renames.value > 0, event.operation == .read, event.file.hasSuffix(".segment") else {
+        return nil
+      }
+      return reads.next() == 0 ? .fail(.ioError) : nil
+    }
+    let error = await #expect(throws: StoreError.self) {
+      try await store.orderedKeyspace(named: "k").count(in: .all)
+    }
+    #expect(error?.code == .io)
+    #expect(store.poison == nil)
+    storage.setScript(nil)
+    try await keyspace.set([2], forKey: "0")
+    #expect(try await store.orderedKeyspace(named: "k").count(in: .all) == 20)
+    #expect(try await store.orderedKeyspace(named: "k").first()?.value == [2])
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   /// Regression: a full disk may refuse even to cut a file. A put that had written nothing then
   /// ended all writing, instead of being refused.
   @Test func aRefusedPutThatWroteNothingIsNotCutOff() async throws {

@@ -79,6 +79,13 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
     return contents
   }
 
+  /// Returns a directory with a copy of the store.
+  func copied() throws -> TestDirectory {
+    let directory = try TestDirectory()
+    try FileManager.default.copyItem(at: url.appending(path: "store"), to: directory.store)
+    return directory
+  }
+
   private static func expiries(in folder: URL) throws -> [Place: UInt64] {
     var expiries: [Place: UInt64] = [:]
     for name in try FileManager.default.contentsOfDirectory(atPath: folder.path) {

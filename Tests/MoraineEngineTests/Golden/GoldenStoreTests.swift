@@ -12,9 +12,7 @@ import Testing
   func goldenStoreIsReadAndWritten(
     golden: GoldenStore, mode: Store.Configuration.IOMode
   ) async throws {
-    let directory = try TestDirectory()
-    try FileManager.default.copyItem(
-      at: golden.url.appending(path: "store"), to: directory.store)
+    let directory = try golden.copied()
     var configuration = Store.Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
     configuration.compaction = .manual
     var expected = golden.expected
@@ -65,9 +63,7 @@ import Testing
   func entriesOfAGoldenStoreExpireAtTheirTimes(
     golden: GoldenStore, mode: Store.Configuration.IOMode
   ) async throws {
-    let directory = try TestDirectory()
-    try FileManager.default.copyItem(
-      at: golden.url.appending(path: "store"), to: directory.store)
+    let directory = try golden.copied()
     var configuration = Store.Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
     configuration.compaction = .manual
     for round in ["as it was left", "opened again", "compacted"] {

@@ -1,7 +1,6 @@
 import Foundation
 import MoraineStorage
 import MoraineTesting
-import Synchronization
 import SystemPackage
 import Testing
 
@@ -70,10 +69,10 @@ import Testing
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.set([1], forKey: "small")
     let large = Self.value(1, (3 << 19) + 1)
-    let counter = Counter()
+    let counter = CallCounter()
     storage.setScript { event in
       guard event.operation == .write, event.file.hasSuffix(".segment") else { return nil }
-      return counter.next() == occurrence ? .fail(.ioError) : nil
+      return counter.next() + 1 == occurrence ? .fail(.ioError) : nil
     }
     let error = await failure { try await store.set(large, forKey: "large", durability: .sync) }
     storage.setScript(nil)
@@ -150,18 +149,6 @@ import Testing
     for (number, length) in Self.lengths.enumerated() {
       let found = try await store.value(forKey: Key("\(number)"))
       #expect(found == Self.value(UInt64(number), length))
-    }
-  }
-}
-
-private final class Counter: Sendable {
-  private let count = Mutex(0)
-
-  /// Returns 1 first, then the following numbers.
-  func next() -> Int {
-    count.withLock { count in
-      count += 1
-      return count
     }
   }
 }

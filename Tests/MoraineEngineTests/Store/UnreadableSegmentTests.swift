@@ -50,7 +50,7 @@ import Testing
     try await store.waitUntilIdle()
     var (failing, isOver) = (0, false)
     while !isOver {
-      let (wanted, seen) = (failing, Counter())
+      let (wanted, seen) = (failing, CallCounter())
       storage.setScript { event in
         guard event.operation == .read, event.file.hasSuffix(".segment") else { return nil }
         return seen.next() == wanted ? .fail(.ioError) : nil
@@ -63,18 +63,5 @@ import Testing
     storage.setScript(nil)
     #expect(try await store.verify().isSound)
     try await store.close()
-  }
-
-  /// A number that rises with each call.
-  private final class Counter: Sendable {
-    private let count = Mutex(0)
-
-    /// Returns the number of earlier calls.
-    func next() -> Int {
-      count.withLock { count in
-        defer { count += 1 }
-        return count
-      }
-    }
   }
 }
