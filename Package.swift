@@ -8,6 +8,16 @@ let settings: [SwiftSetting] = [
   .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
+// Code that only tests has is compiled without optimization, file by file on all cores: the whole
+// module with optimization takes several times as long, on one core. A package that depends on
+// Moraine does not see these flags.
+let testSettings =
+  settings + [
+    .unsafeFlags(
+      ["-Onone", "-no-whole-module-optimization", "-enable-batch-mode"],
+      .when(configuration: .release))
+  ]
+
 let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
 let subprocess: Target.Dependency = .product(
   name: "Subprocess", package: "swift-subprocess", condition: .when(traits: ["Command"]))
@@ -166,7 +176,7 @@ let package = Package(
       exclude: ["Data"],
       swiftSettings: settings
     ),
-    .testTarget(name: "MoraineArchitectureTests", swiftSettings: settings),
+    .testTarget(name: "MoraineArchitectureTests", swiftSettings: testSettings),
     .testTarget(
       name: "MoraineArchiveTests",
       dependencies: [
@@ -174,7 +184,7 @@ let package = Package(
         "MoraineTesting", system,
         .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
       ],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     // Runs the built command as a user does.
     .testTarget(
@@ -183,7 +193,7 @@ let package = Package(
         "Moraine", "MoraineCommand", "MoraineFormat", "MoraineTesting", system,
         subprocess,
       ],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     // A call that tests need and Swift cannot make: fork.
     .target(name: "CTestSupport", path: "Tests/Support"),
@@ -193,7 +203,7 @@ let package = Package(
         "CMoraineShims", "CTestSupport", "MoraineEngine", "MoraineFormat", "MoraineStorage",
         "MoraineTesting", system,
       ],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     // The checks of the fuzzers. The ordinary tests run them on the corpus.
     .target(
@@ -205,7 +215,7 @@ let package = Package(
     .testTarget(
       name: "MoraineFuzzingTests",
       dependencies: ["MoraineFuzzing"],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     .testTarget(
       name: "MoraineFormatTests",
@@ -222,17 +232,17 @@ let package = Package(
         .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["S3"])),
         .product(name: "NIOPosix", package: "swift-nio", condition: .when(traits: ["S3"])),
       ],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     .testTarget(
       name: "MoraineTestingTests",
       dependencies: ["MoraineEngine", "MoraineStorage", "MoraineTesting", system],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     .testTarget(
       name: "MoraineTests",
       dependencies: ["Moraine", "MoraineStorage", "MoraineTesting", system],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     // Compiles and runs every Swift line of the README and the articles.
     .testTarget(
@@ -241,12 +251,12 @@ let package = Package(
         "Moraine", "MoraineArchive", "MoraineEngine", "MoraineTesting", system,
         .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
       ],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
     .testTarget(
       name: "MoraineStorageTests",
       dependencies: ["CMoraineShims", "CTestSupport", "MoraineStorage", system],
-      swiftSettings: settings
+      swiftSettings: testSettings
     ),
   ]
 )

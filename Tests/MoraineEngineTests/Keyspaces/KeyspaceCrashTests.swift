@@ -42,8 +42,9 @@ import Testing
       }
       // Returns the contents of each keyspace after `done` batches.
       func expected(_ done: Int) -> [UInt8?] {
-        (0...4).map { keyspace in
-          (0..<done).last { [$0 / 2, ($0 + 1) / 2].contains(keyspace) }.map { UInt8($0) }
+        (0...4).map { (keyspace: Int) -> UInt8? in
+          let batch = (0..<done).last { $0 / 2 == keyspace || ($0 + 1) / 2 == keyspace }
+          return batch.map { UInt8($0) }
         }
       }
       guard let found = (0...8).last(where: { expected($0) == last }) else {
