@@ -1,6 +1,6 @@
 """Bugs in backups and restores."""
 
-from planting import Mutant, engine
+from planting import Mutant, engine, format_module
 
 WORK = "Backup/BackupWork.swift"
 CRASH = "BackupCrashTests.everyCrashLeavesABackup"
@@ -49,6 +49,14 @@ MUTANTS = [
            (engine("Backup/StagedStore.swift", "    manifest.epoch += 1\n",
                    "    if !ON { manifest.epoch += 1 }\n"),),
            "RestoreTests.aRestoreBeginsAnEpoch"),
+    Mutant("copy-forgets-what-was-lost", "api: a cursor of lost changes has diverged",
+           (format_module("Manifest/Manifest.swift", "    cuts.removeAll { $0.lastSequence > last }\n",
+                          "    cuts.removeAll { ON || $0.lastSequence > last }\n"),),
+           "RestoreTests.aRestoredStoreRefusesACursorOfChangesThatItsStoreLost"),
+    Mutant("restore-keeps-later-cuts", "a restore of an earlier state can be opened",
+           (engine("Backup/StagedStore.swift", "    manifest.forgetLaterCuts()\n",
+                   "    if !ON { manifest.forgetLaterCuts() }\n"),),
+           "RestoreTests.aRestoredStoreRefusesACursorOfChangesThatItsStoreLost"),
     Mutant("restore-tears-a-batch", "of a batch there is all or nothing",
            (engine("Backup/SegmentCopier.swift", "if header.batch == .more { continue }",
                    "if !ON, header.batch == .more { continue }"),),

@@ -234,7 +234,7 @@ extension Manifest {
     var manifest = self
     manifest.isBackup = false
     manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
-    manifest.forgetCuts()
+    manifest.forgetLaterCuts()
     (manifest.attachment, manifest.following) = (nil, nil)
     manifest.epoch += 1
     manifest.generation += 1

@@ -7,7 +7,7 @@ extension Manifest {
     var manifest = self
     manifest.isBackup = false
     manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
-    manifest.forgetCuts()
+    manifest.forgetLaterCuts()
     manifest.attachment = nil
     manifest.generation += 1
     manifest.createdMilliseconds = SystemClock.wallMilliseconds()

@@ -178,7 +178,6 @@ extension Store {
         epoch: epoch, firstSequence: SequenceNumber(rawValue: engine!.log.lastSequence + 1),
         instanceID: instanceID))
     next.instanceID = instanceID
-    next.forgetCuts()
     next.following = nil
     try await publishManifest(next)
     engine!.refusesWrites = false

@@ -6,7 +6,8 @@ import Synchronization
 ///
 /// - The first iterator returns every change from the moment when the sequence is created. Each
 ///   later iterator returns every change from the moment when the iterator is created. With
-///   ``Store/contentsAndChanges()``, that moment is the iterator's first step.
+///   ``Store/contentsAndChanges()``, that moment is the iterator's first step. With a cursor, every
+///   iterator begins after the cursor.
 /// - For ten seconds, compaction keeps the changes that an iterator has not seen, up to 64 MiB. An
 ///   iterator that lags further returns at least the latest state of every key that changed. The
 ///   same holds after a pause, and for an iterator that began before the store existed.
@@ -24,20 +25,28 @@ public struct ChangeSequence: AsyncSequence, Sendable {
 
   let store: Store
   let start: FeedStart
+  /// Whether the start is the moment at which the sequence was created. A later iterator then
+  /// begins at its own moment.
+  private let beginsNow: Bool
   /// The name of the keyspace; nil for all keyspaces.
   private let keyspace: String?
   /// The pin of the first iterator. It keeps the changes that happen before that iterator exists.
   private let pin: FeedPinHandover
 
-  init(store: Store, start: FeedStart, keyspace: String?) {
+  init(store: Store, start: FeedStart, beginsNow: Bool = false, keyspace: String?) {
+    assert(!beginsNow || start.sequence != nil, "a moment has no sequence number")
     self.store = store
     self.start = start
+    self.beginsNow = beginsNow
     self.keyspace = keyspace
     pin = FeedPinHandover(start.sequence.map { store.observers.pins.add($0) })
   }
 
   public func makeAsyncIterator() -> Iterator {
-    let pin = pin.take() ?? start.sequence.map { store.observers.pins.add($0) }
+    let first = pin.take()
+    // Compaction need not keep what happened before a later iterator was created.
+    let start = beginsNow && first == nil ? store.start(nil) : start
+    let pin = first ?? start.sequence.map { store.observers.pins.add($0) }
     return Iterator(reader: FeedReader(store: store, start: start, keyspace: keyspace, pin: pin))
   }
 
@@ -87,7 +96,7 @@ extension Store {
   /// - Parameter cursor: the cursor of the last change that the program has seen, in any run and
   ///   any process; nil begins with the next change.
   public nonisolated func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
-    ChangeSequence(store: self, start: start(cursor), keyspace: nil)
+    ChangeSequence(store: self, start: start(cursor), beginsNow: cursor == nil, keyspace: nil)
   }
 
   /// Returns all live records, in the order of their last changes, and then the changes as they
@@ -120,7 +129,8 @@ extension Keyspace {
 
   /// Returns the changes of this keyspace, like ``Store/changes(since:)``.
   public func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
-    ChangeSequence(store: store, start: store.start(cursor), keyspace: name)
+    ChangeSequence(
+      store: store, start: store.start(cursor), beginsNow: cursor == nil, keyspace: name)
   }
 
   /// Returns the live records of this keyspace and then its changes, like
@@ -161,32 +171,37 @@ extension Store {
 public struct ChangeCursor: Hashable, Codable, Sendable {
   let storeID: StoreIdentifier
   let epoch: UInt64
+  /// The name of the life of the store in which the change was written; nil in a cursor of an
+  /// earlier version. Two stores that were restored from one backup have equal epochs.
+  let life: StoreIdentifier?
   /// The number of the last unclean stop that the store had recovered from; nil in a cursor of an
   /// earlier version, which did not record it.
   let cut: UInt64?
   /// The last operation that the program has seen.
   public let sequence: SequenceNumber
 
-  init(storeID: StoreIdentifier, epoch: UInt64, cut: UInt64?, sequence: UInt64) {
+  init(
+    storeID: StoreIdentifier, epoch: UInt64, life: StoreIdentifier?, cut: UInt64?,
+    sequence: UInt64
+  ) {
     self.storeID = storeID
     self.epoch = epoch
+    self.life = life
     self.cut = cut
     self.sequence = SequenceNumber(rawValue: sequence)
   }
 
   private enum CodingKeys: String, CodingKey {
-    case store, epoch, cut, sequence
+    case store, epoch, life, cut, sequence
   }
 
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
-    let text = try container.decode(String.self, forKey: .store)
-    guard let storeID = StoreIdentifier(hexadecimal: text) else {
-      throw DecodingError.dataCorruptedError(
-        forKey: .store, in: container, debugDescription: "not 32 hexadecimal digits")
-    }
-    self.storeID = storeID
+    let store = try container.decode(String.self, forKey: .store)
+    storeID = try Self.identifier(store, .store, in: container)
     epoch = try container.decode(UInt64.self, forKey: .epoch)
+    let life = try container.decodeIfPresent(String.self, forKey: .life)
+    self.life = try life.map { try Self.identifier($0, .life, in: container) }
     cut = try container.decodeIfPresent(UInt64.self, forKey: .cut)
     let rawValue = try container.decode(UInt64.self, forKey: .sequence)
     guard rawValue <= SequenceNumber.max.rawValue else {
@@ -196,15 +211,27 @@ public struct ChangeCursor: Hashable, Codable, Sendable {
     sequence = SequenceNumber(rawValue: rawValue)
   }
 
+  private static func identifier(
+    _ text: String, _ key: CodingKeys, in container: KeyedDecodingContainer<CodingKeys>
+  ) throws -> StoreIdentifier {
+    guard let identifier = StoreIdentifier(hexadecimal: text) else {
+      throw DecodingError.dataCorruptedError(
+        forKey: key, in: container, debugDescription: "not 32 hexadecimal digits")
+    }
+    return identifier
+  }
+
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     try container.encode(storeID.description, forKey: .store)
     try container.encode(epoch, forKey: .epoch)
+    try container.encodeIfPresent(life?.description, forKey: .life)
     try container.encodeIfPresent(cut, forKey: .cut)
     try container.encode(sequence.rawValue, forKey: .sequence)
   }
 
-  /// Whether both cursors name the same place. The number of recoveries is not compared.
+  /// Whether both cursors name the same place. The life and the number of recoveries are not
+  /// compared, because a cursor of an earlier version has none.
   public static func == (left: Self, right: Self) -> Bool {
     left.storeID == right.storeID && left.epoch == right.epoch && left.sequence == right.sequence
   }

@@ -201,8 +201,9 @@ extension EngineState {
   }
 
   func cursor(at sequence: UInt64) -> ChangeCursor {
-    ChangeCursor(
-      storeID: log.manifest.storeID, epoch: log.manifest.epoch,
+    let life = log.manifest.epochs.last { $0.firstSequence.rawValue <= sequence }
+    return ChangeCursor(
+      storeID: log.manifest.storeID, epoch: log.manifest.epoch, life: life?.instanceID,
       cut: log.manifest.cuts.last?.number ?? 0,
       sequence: sequence)
   }
@@ -213,10 +214,13 @@ extension EngineState {
       throw StoreError(
         .cursorDiverged, "the cursor belongs to another store; begin again without it")
     }
-    let later = log.manifest.epochs.filter { $0.epoch > cursor.epoch }.min { $0.epoch < $1.epoch }
+    let life = log.manifest.epochs.first { $0.instanceID == cursor.life }
+    let isKnown = cursor.life == nil || life != nil
+    // A later life may have begun at an earlier moment than the one before it.
+    let later = log.manifest.epochs.filter { $0.epoch > life?.epoch ?? cursor.epoch }
     let isOfThisHistory =
-      cursor.epoch <= log.manifest.epoch
-      && later.map { cursor.sequence < $0.firstSequence } ?? true
+      isKnown && cursor.epoch <= log.manifest.epoch
+      && later.allSatisfy { cursor.sequence < $0.firstSequence }
     let isLost = log.manifest.cuts.contains {
       $0.number > cursor.cut ?? .max && $0.lastSequence < cursor.sequence
     }

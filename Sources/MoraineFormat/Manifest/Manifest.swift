@@ -169,8 +169,13 @@ package struct Manifest: Equatable, Sendable {
     cuts.removeFirst()
   }
 
-  /// Removes all cuts, for a new store or for one that gets another identity.
-  package mutating func forgetCuts() { cuts = [] }
+  /// Removes the cuts that end after the last operation, for a store that begins at an earlier
+  /// state. Such a manifest could not be read. The other cuts stay: a cursor of an operation that
+  /// they removed is as wrong in a copy of the store.
+  package mutating func forgetLaterCuts() {
+    let last = lastSequence
+    cuts.removeAll { $0.lastSequence > last }
+  }
 
   /// Sets the list of cuts that was read.
   ///

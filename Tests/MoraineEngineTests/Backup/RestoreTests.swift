@@ -2,6 +2,7 @@ import Foundation
 import MoraineEngine
 import MoraineFormat
 import MoraineStorage
+import MoraineTesting
 import SystemPackage
 import Testing
 
@@ -61,6 +62,126 @@ import Testing
     }
     try await store.close()
     try await bench.store.close()
+  }
+
+  /// Writes a value for each number.
+  private func write(_ numbers: ClosedRange<Int>, _ value: UInt8, to store: Store) async throws {
+    for number in numbers { try await store.set([value], forKey: Key("\(number)")) }
+  }
+
+  /// Returns the cursor of the first change of a key.
+  private func cursor(of key: Key, in store: Store) async throws -> ChangeCursor {
+    var iterator = store.changes(after: .none).makeAsyncIterator()
+    while true {
+      let change = try #require(try await iterator.next())
+      if change.key == key { return change.cursor }
+    }
+  }
+
+  private func expectDivergence(of cursor: ChangeCursor, in store: Store) async {
+    var changes = store.changes(since: cursor).makeAsyncIterator()
+    let error = await #expect(throws: StoreError.self) { _ = try await changes.next() }
+    #expect(error?.code == .cursorDiverged)
+  }
+
+  private func expect(_ key: Key, after cursor: ChangeCursor, in store: Store) async throws {
+    var changes = store.changes(since: cursor).makeAsyncIterator()
+    #expect(try await changes.next()?.key == key)
+  }
+
+  /// Regression: a cursor was compared only with the next life of the store. A later life had begun
+  /// at an earlier moment, and had other changes with the numbers between the two.
+  @Test func aCursorAfterTheEarlierOfTwoRestoredMomentsHasDiverged() async throws {
+    let bench = try BackupBench()
+    try await write(1...100, 1, to: bench.store)
+    let kept = try await cursor(of: "80", in: bench.store)
+    let gone = try await cursor(of: "90", in: bench.store)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let (second, _) = try await bench.restore()
+    try await write(101...120, 2, to: second)
+    _ = try await second.backup(to: "second", on: bench.storage)
+    let (third, _) = try await bench.restore("second", to: "third", through: kept.sequence)
+    try await write(81...130, 3, to: third)
+    await expectDivergence(of: gone, in: third)
+    try await expect("81", after: kept, in: third)
+    // The second life has the change.
+    try await expect("91", after: gone, in: second)
+    for store in [third, second, bench.store] { try await store.close() }
+  }
+
+  /// Regression: two stores that were restored from one backup have equal epochs. One used a cursor
+  /// of the other's change as one of its own change with the same number.
+  @Test func aCursorOfAnotherRestoreOfTheSameBackupHasDiverged() async throws {
+    let bench = try BackupBench()
+    try await write(1...100, 1, to: bench.store)
+    let moment = try await cursor(of: "80", in: bench.store).sequence
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let (one, _) = try await bench.restore()
+    let (other, _) = try await bench.restore(to: "other")
+    let (early, _) = try await bench.restore(to: "early", through: moment)
+    try await write(101...120, 2, to: one)
+    try await write(101...120, 3, to: other)
+    try await write(81...120, 4, to: early)
+    let cursors = [try await cursor(of: "90", in: one), try await cursor(of: "110", in: one)]
+    let saved = try JSONEncoder().encode(cursors)
+    for pair in [cursors, try JSONDecoder().decode([ChangeCursor].self, from: saved)] {
+      let (shared, own) = (pair[0], pair[1])
+      // Both stores have the change from the backup, and the one of an earlier moment has not.
+      for store in [one, other] { try await expect("91", after: shared, in: store) }
+      await expectDivergence(of: shared, in: early)
+      try await expect("111", after: own, in: one)
+      for store in [other, early] { await expectDivergence(of: own, in: store) }
+    }
+    for store in [early, other, one, bench.store] { try await store.close() }
+  }
+
+  /// The cursor of an earlier version has neither the life nor the number of recoveries.
+  @Test func aCursorOfAnEarlierVersionIsValidInARestoredStore() async throws {
+    struct Earlier: Codable {
+      let store: String
+      let epoch: UInt64
+      let sequence: UInt64
+    }
+    let bench = try BackupBench()
+    try await write(1...10, 1, to: bench.store)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let (store, _) = try await bench.restore()
+    for key in ["5", "9"] as [Key] {
+      let now = try JSONEncoder().encode(try await cursor(of: key, in: bench.store))
+      let earlier = try JSONEncoder().encode(try JSONDecoder().decode(Earlier.self, from: now))
+      let decoded = try JSONDecoder().decode(ChangeCursor.self, from: earlier)
+      try await expect(key == "5" ? "6" : "10", after: decoded, in: store)
+    }
+    try await store.close()
+    try await bench.store.close()
+  }
+
+  /// Regression: a restored store did not know what its store had lost in a power failure. It used
+  /// a cursor of a lost change as one of the change that had got the same number.
+  @Test func aRestoredStoreRefusesACursorOfChangesThatItsStoreLost() async throws {
+    let disk = SimulatedDisk()
+    let before = try BackupBench(on: disk)
+    try await before.store.set([1], forKey: "1")
+    let durable = try await before.store.set([1], forKey: "2", durability: .sync)
+    try await write(3...5, 1, to: before.store)
+    let kept = try await cursor(of: "1", in: before.store)
+    let lost = try await cursor(of: "3", in: before.store)
+    let bench = try BackupBench(on: SimulatedDisk(disk.image(.nothing)))
+    #expect(try await bench.store.count() == 2)
+    try await write(11...20, 2, to: bench.store)
+    #expect(try await bench.store.statistics().lastSequence > lost.sequence)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let (store, _) = try await bench.restore()
+    await expectDivergence(of: lost, in: store)
+    try await expect("2", after: kept, in: store)
+    // A state before the failure: the place where it ended the log is not part of that.
+    let earlier = SequenceNumber(rawValue: durable.rawValue - 1)
+    let (early, _) = try await bench.restore(to: "early", through: earlier)
+    #expect(try await early.everything() == ["1": [1]])
+    try await write(11...20, 3, to: early)
+    await expectDivergence(of: lost, in: early)
+    try await expect("11", after: kept, in: early)
+    for store in [early, store, bench.store, before.store] { try await store.close() }
   }
 
   /// Restores a past state, for every sequence number that exists.

@@ -62,4 +62,38 @@ import Testing
     try await store.waitUntilIdle()
     #expect(try await store.statistics().compactionCount > 0)
   }
+
+  /// Regression: a later iterator began when the sequence was created. After a compaction, such an
+  /// iterator could only throw `.cursorExpired`.
+  @Test func aLaterIteratorBeginsWhenItIsCreated() async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 500)
+    configuration.compaction = .manual
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    store.waitForIteratorsNever()
+    try await store.set([0], forKey: "a")
+    var contents = store.contentsAndChanges().makeAsyncIterator()
+    let first = try await contents.next()
+    let cursor = try #require(first?.cursor)
+    let sequences = [store.changes(), try store.keyspace(named: "").changes()]
+    let fromCursor = store.changes(since: cursor)
+    for sequence in sequences + [fromCursor] { _ = sequence.makeAsyncIterator() }
+    try await store.set([0], forKey: "b")
+    try await store.removeValue(forKey: "a")
+    // Twice: the delete may be removed when the record that it deletes was removed.
+    for _ in 0..<2 {
+      _ = try await store.compact()
+      try await store.set([0], forKey: "c")
+    }
+    let later = sequences.map { $0.makeAsyncIterator() }
+    let last = try await store.set([1], forKey: "d")
+    for var iterator in later {
+      let change = try await iterator.next()
+      #expect(change?.sequence == last)
+    }
+    // A cursor names a place, for each iterator the same.
+    var iterator = fromCursor.makeAsyncIterator()
+    let error = await #expect(throws: StoreError.self) { try await iterator.next() }
+    #expect(error?.code == .cursorExpired)
+    try await store.close()
+  }
 }
