@@ -94,4 +94,15 @@ MUTANTS = [
            (engine("Recovery/Opener.swift", "if file == nil, !readsAlone { return nil }",
                    "if file == nil, ON || !readsAlone { return nil }"),),
            "SalvageLockTests.salvageOfAStoreWithoutALockFileKeepsOthersOut"),
+    Mutant("salvage-leaves-claims-of-values", "salvage: what is intact stays",
+           (engine("Salvage/SalvageTarget.swift",
+                   "    try await store.removeClaimsOfLargeValues()\n",
+                   "    if !ON { try await store.removeClaimsOfLargeValues() }\n"),),
+           "SalvageKeyspaceTests.aLargeValueWhoseClaimComesBackIsKept"),
+    Mutant("salvage-deletes-what-has-ended", "salvage: what is lost is reported",
+           (engine("Salvage/Store+Salvage.swift",
+                   "    configuration.expiryGrace = Store.Configuration.endlessGrace\n",
+                   "    if !ON {\n      configuration.expiryGrace = Store.Configuration.endlessGrace\n"
+                   "    }\n"),),
+           "SalvageExpiryTests.theStoreThatASalvageFillsDeletesNoEntryThatHasEnded"),
 ]

@@ -112,6 +112,10 @@ extension Store {
 }
 
 extension Store.Configuration {
+  /// A grace that never ends, for a store that is being made from another one: an entry may have
+  /// ended only by the clock of this machine, which may be wrong.
+  static let endlessGrace = Duration.seconds(Int64.max)
+
   /// A floor that no log reaches: with so high a checkpoint floor, no checkpoint is ever written.
   private static let highestCheckpointFloorBytes = 1 << 50
 

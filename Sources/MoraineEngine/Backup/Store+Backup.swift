@@ -147,6 +147,7 @@ extension Store {
     var configuration = Store.Configuration()
     // The restored store keeps all records of the backup, including garbage.
     configuration.compaction = .manual
+    configuration.expiryGrace = Store.Configuration.endlessGrace
     configuration.followsArchive = staged.follows
     var opener = try opener(
       RestoringStorage(directory: staged.directory), path, configuration, pipeline)

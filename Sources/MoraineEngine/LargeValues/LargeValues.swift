@@ -38,6 +38,9 @@ public struct LargeValues: Sendable {
   /// writer may have had a claim of this age.
   static let renewalMilliseconds: UInt64 = 450_000
 
+  /// The beginning of the name of each keyspace with pieces.
+  fileprivate static let piecesPrefix = "moraine.pieces/"
+
   let store: Store
   /// A record for each key.
   let headers: Keyspace
@@ -48,7 +51,7 @@ public struct LargeValues: Sendable {
   fileprivate init(_ store: Store, _ name: String) throws(StoreError) {
     self.store = store
     headers = try store.orderedKeyspace(named: name)
-    pieces = try store.orderedKeyspace(named: "moraine.pieces/" + name)
+    pieces = try store.orderedKeyspace(named: Self.piecesPrefix + name)
   }
 }
 
@@ -232,6 +235,47 @@ extension LargeValues {
   private func time(of claim: [UInt8]) -> UInt64? {
     guard claim.count == 8 else { return nil }
     return claim.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+  }
+}
+
+// Salvaging.
+extension LargeValues {
+  /// Removes the claims of pieces that belong to values, as the commits of the values did.
+  ///
+  /// - Throws: `.newerFormat`, because such a value may need pieces that have a claim; the errors
+  ///   of ``Keyspace/entries(in:order:limit:)`` and ``Keyspace/removeValue(forKey:durability:)``.
+  fileprivate nonisolated(nonsending) func removeClaimsOfValues() async throws(StoreError) {
+    let first = try await pieces.first(in: .prefix(LargeValueID.claimPrefix))
+    guard first != nil else { return }
+    var page = try await headers.entries(limit: 100)
+    while true {
+      for entry in page.entries {
+        let id: LargeValueID
+        do throws(StoreError) { id = try LargeValueHeader(entry.value, of: entry.key).id } catch {
+          // An entry that is no large value names no pieces.
+          guard error.code == .corrupted else { throw error }
+          continue
+        }
+        _ = try await pieces.removeValue(forKey: id.claimKey, durability: Durability.none)
+      }
+      guard let next = page.next else { return }
+      page = try await headers.entries(after: next, limit: 100)
+    }
+  }
+}
+
+extension Store {
+  /// Removes the claims of all pieces that belong to large values. After a salvage, such claims
+  /// exist where the records of their removal are lost; a later write would remove the pieces.
+  ///
+  /// - Throws: `.newerFormat`, and the errors of a read and of a write.
+  /// - Complexity: O(large values), if any claim exists.
+  func removeClaimsOfLargeValues() async throws(StoreError) {
+    let names = try await keyspaceStatistics().filter(\.isOrdered).map(\.name)
+    let known = Set(names)
+    for name in names where known.contains(LargeValues.piecesPrefix + name) {
+      try await largeValues(named: name).removeClaimsOfValues()
+    }
   }
 }
 

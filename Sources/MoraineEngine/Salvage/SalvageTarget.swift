@@ -51,6 +51,7 @@ struct SalvageTarget {
         Store.Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
     }
     try await flush()
+    try await store.removeClaimsOfLargeValues()
     report.losses += strayKeys.values.flatMap(\.values).sorted { $0.after < $1.after }
     report.count = try await store.keyspaceStatistics().reduce(0) { $0 + $1.count }
     try await lookForKeys()

@@ -108,12 +108,14 @@ extension Store {
     }
   }
 
-  /// Opens the store to be filled. Its manifest does not have its final name yet.
-  private static func openStaged(
+  /// Opens the store to be filled. Its manifest does not have its final name yet. The store deletes
+  /// no entry that has ended.
+  static func openStaged(
     _ staged: RestoreWork.Staged, _ path: FilePath
   ) async throws(StoreError) -> Store {
     var configuration = Store.Configuration()
     configuration.durability = .none
+    configuration.expiryGrace = Store.Configuration.endlessGrace
     let opener = try opener(
       RestoringStorage(directory: staged.directory), path, configuration, CommitPipeline())
     return try await open(opener, creating: true)

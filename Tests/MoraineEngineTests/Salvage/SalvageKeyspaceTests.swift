@@ -1,9 +1,10 @@
 import Foundation
 import MoraineEngine
 import MoraineFormat
+import MoraineTesting
 import Testing
 
-/// Ordered keyspaces of a damaged store.
+/// Ordered keyspaces of a damaged store, and the large values in them.
 @Suite struct SalvageKeyspaceTests {
   private static func isOrdered(_ store: Store) async throws -> [String: Bool] {
     let statistics = try await store.keyspaceStatistics()
@@ -64,6 +65,44 @@ import Testing
     let salvaged = try Store(at: target.path, configuration: .hashed())
     #expect(try await salvaged.keyspace(named: "k").value(forKey: "a") == [2])
     #expect(try await Self.isOrdered(salvaged) == ["": false, "k": true])
+    try await salvaged.close()
+  }
+
+  /// Regression: the claim of the pieces came back where only the record of its removal was lost,
+  /// and the first writer an hour later removed the pieces of a whole value.
+  @Test func aLargeValueWhoseClaimComesBackIsKept() async throws {
+    let (directory, target) = (try TestDirectory(), try TestDirectory())
+    let began: UInt64 = 1_700_000_000_000
+    var configuration = Store.Configuration.hashed()
+    configuration.clock = ManualClock(startingAt: began)
+    let store = try Store(at: directory.path, configuration: configuration)
+    let films = try store.largeValues(named: "films")
+    let bytes = (0..<600_000).map { UInt8(truncatingIfNeeded: $0 / 251) }
+    var writer = try await films.writer(forKey: "whole")
+    try await writer.append(bytes)
+    try await writer.commit()
+    // A value that is not completed keeps its claim.
+    var unfinished = try await films.writer(forKey: "unfinished")
+    try await unfinished.append([1])
+    try await store.close()
+    let segment = try #require(try directory.segments().first)
+    let removal = try #require(
+      try segment.recordPlaces.first { place in
+        place.header.kind.effect == .removes && place.key.first == UInt8(ascii: "c")
+      })
+    // The checksum of the record.
+    try Forgery(directory: directory).overwrite(
+      segment, at: removal.offset + 4, [UInt8](repeating: 0, count: 4))
+    let report = try await Store.salvage(directory.path, to: target.path)
+    #expect(report.losses.count == 1, "\(report.losses)")
+    configuration.clock = ManualClock(startingAt: began + 86_400_000)
+    let salvaged = try Store(at: target.path, configuration: configuration)
+    let values = try salvaged.largeValues(named: "films")
+    #expect(try await values.removeUnfinished() == 1, "the value that was not completed")
+    let value = try #require(try await values.value(forKey: "whole"))
+    var read: [UInt8] = []
+    for try await piece in value { read += piece }
+    #expect(read == bytes)
     try await salvaged.close()
   }
 }
