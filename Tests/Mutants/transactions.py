@@ -98,6 +98,18 @@ MUTANTS = [
                    "        guard !ON || conflictCount < retries, try await isOutdated(start, error)\n"
                    "        else { throw error }\n"),),
            SUITE + ".filesThatAnotherOpeningHasRemovedAreAConflict"),
+    Mutant("failed-commit-is-repeated", "P11: the writes of a transaction are applied once",
+           (engine(STORE, "        guard !hasReturned else { throw error }\n",
+                   "        guard ON || !hasReturned else { throw error }\n"),
+            engine(STORE, "          (error as? StoreError)?.code == .invalidArgument\n",
+                   "          ON || (error as? StoreError)?.code == .invalidArgument\n")),
+           "TransactionErrorTests.commitThatThrowsAfterItsWritesIsNotRepeated"),
+    Mutant("caught-error-of-a-range-orders", "a transaction throws the error of its body",
+           (engine(STORE, "        if let keyspace = transaction.keyspaceToOrder,\n",
+                   "        if ON, let keyspace = transaction.keyspaceToOrder {\n"
+                   "          try await prepareOrder(keyspace)\n          continue\n        }\n"
+                   "        if let keyspace = transaction.keyspaceToOrder,\n"),),
+           "TransactionErrorTests.errorOfABodyThatCaughtTheErrorOfARangeIsThrown"),
     Mutant("unchanged-entry-lives-on", "an unchanged entry ends with the one that it replaces",
            (engine("Transactions/Store+Transactions.swift",
              "hasIndexes: hasIndexes, reading: time)",

@@ -45,14 +45,21 @@ extension Store {
       let start = try await beginTransaction(hasTurn: conflictCount >= Self.attemptsWithoutTurn)
       let transaction = Transaction(self, start)
       var conflict: StoreError.Conflict?
+      var hasReturned = false
       do {
         let result = try await body(transaction)
+        hasReturned = true
         conflict = try await commit(transaction.end(), durability)
         if conflict == nil { return result }
       } catch {
         _ = transaction.end()
         await endTurn(start)
-        if let keyspace = transaction.keyspaceToOrder {
+        // An error of the commit may come after the writes: they must not be applied again.
+        guard !hasReturned else { throw error }
+        // A body that catches the error of a range has its own way.
+        if let keyspace = transaction.keyspaceToOrder,
+          (error as? StoreError)?.code == .invalidArgument
+        {
           try await prepareOrder(keyspace)
           continue
         }
