@@ -1,5 +1,6 @@
 import MoraineArchive
 import MoraineEngine
+import MoraineFormat
 import MoraineTesting
 import SystemPackage
 import Testing
@@ -86,6 +87,96 @@ import Testing
     #expect(try await bench.restored(to: "restored").state == next.contents())
     try await writer.detach()
     try await next.close()
+  }
+
+  /// Regression: a life that ended at its fence, before its whole copy, entered the list of lives
+  /// of each store that was made from the archive later. Its epoch is used by no later life.
+  @Test(arguments: [false, true])
+  func lifeThatDiedAtItsFenceIsNotContinued(byAFollower: Bool) async throws {
+    let bench = ArchiveBench()
+    var store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let early = try await first.flush()
+    try await store.set([2], forKey: "b")
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "dead", at: .sequence(early), on: bench.storage)
+    let dead = try bench.store("dead")
+    let deadCut = try await dead.logCut()
+    let deadEpoch = try #require(deadCut).head.epoch
+    bench.objects.setScript { request in
+      request.object.text.contains("/obj/") && request.verb != .get ? .refused(.unavailable) : nil
+    }
+    await #expect(throws: ArchiveError.self) { try await bench.attach(dead) }
+    bench.objects.setScript(nil)
+    try await dead.close()
+    store = try bench.store()
+    let again = try await bench.attach(store)
+    try await store.set([3], forKey: "c")
+    try await again.detach()
+    try await store.close()
+    let gaps = bench.events.gaps
+    var strict = bench
+    strict.configuration.mustContinueNewestState = true
+    let next: Store
+    let writer: ArchiveWriter
+    if byAFollower {
+      let follower = try await bench.follower("next")
+      (next, writer) = try await follower.promote()
+    } else {
+      _ = try await bench.archive().restore(to: "next", at: .latest, on: bench.storage)
+      next = try bench.store("next")
+      writer = try await strict.attach(next)
+    }
+    let cut = try await next.logCut()
+    let epoch = try #require(cut).head.epoch
+    #expect(epoch > deadEpoch)
+    try await next.set([4], forKey: "d")
+    try await writer.flush()
+    #expect(bench.events.gaps == gaps, "the log goes on without another whole copy")
+    #expect(try await next.contents() == ["a": [1], "b": [2], "c": [3], "d": [4]])
+    #expect(try await bench.restored(to: "restored").state == next.contents())
+    try await writer.detach()
+    try await next.close()
+  }
+
+  /// Regression: a moment between the fence of a restored store and its whole copy was restored as
+  /// the older state from which that store went on. The copy follows, or never comes.
+  @Test(arguments: [false, true])
+  func momentBeforeTheCopyOfARestoredStoreHasTheStateBefore(isCopied: Bool) async throws {
+    var bench = ArchiveBench()
+    let clock = LabelClock()
+    bench.configuration.milliseconds = { clock.milliseconds }
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let early = try await first.flush()
+    try await store.set([2], forKey: "b")
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "next", at: .sequence(early), on: bench.storage)
+    let next = try bench.store("next")
+    clock.advance(hours: 1)
+    let moment = clock.milliseconds
+    bench.objects.setScript { request in
+      guard request.verb != .get else { return nil }
+      // A commit has its time when it is sent.
+      if request.object.text.contains("/log/") { clock.advance(hours: 1) }
+      return !isCopied && request.object.text.contains("/obj/") ? .refused(.unavailable) : nil
+    }
+    if isCopied {
+      try await bench.attach(next).detach()
+    } else {
+      await #expect(throws: ArchiveError.self) { try await bench.attach(next) }
+    }
+    bench.objects.setScript(nil)
+    try await next.close()
+    let restored = try await bench.restored(.time(milliseconds: moment), to: "restored")
+    #expect(restored.state == ["a": [1], "b": [2]])
+    let newest = try await bench.restored(to: "newest")
+    let expected: ArchiveBench.State = isCopied ? ["a": [1]] : ["a": [1], "b": [2]]
+    #expect(newest.state == expected)
   }
 
   /// A restored store makes a checkpoint before it writes, and a cleaning keeps nothing else.

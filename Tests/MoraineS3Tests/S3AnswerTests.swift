@@ -36,6 +36,7 @@
       Row(status: 403, code: "QuotaExceeded", error: .noSpace, says: "quota"),
       Row(status: 404, code: "NoSuchBucket", error: .denied, says: "does not exist"),
       Row(status: 404, error: .unavailable, says: "look for a proxy"),
+      Row(status: 408, error: .unavailable, isOpen: true, says: "did not arrive whole"),
       Row(status: 409, code: "ConditionalRequestConflict", error: .unavailable, says: "another"),
       Row(status: 429, code: "TooManyRequests", error: .unavailable, says: "fewer requests"),
       Row(status: 500, code: "InternalError", error: .unavailable, isOpen: true, says: "a failure"),

@@ -132,4 +132,7 @@ MUTANTS = [
            "waitForSilence(of: idleLimit)",
            "waitForSilence(of: ON ? .seconds(100_000) : idleLimit)",
            "S3AnswerTests.answerThatStallsIsAnError"),
+    mutant("timeout-of-the-server-is-final", "a request that did not arrive whole is repeated",
+           "Client/BucketRefusal.swift", "      case 408:\n", "      case 408 where !ON:\n",
+           "S3AnswerTests.refusalHasItsError"),
 ]

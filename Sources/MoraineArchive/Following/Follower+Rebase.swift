@@ -15,9 +15,10 @@ extension Follower {
     do throws(StoreError) { try await FollowerFiles.remove(at: staging, on: storage) } catch {
       throw ArchiveError(error)
     }
-    _ = try await ArchiveRestore(
+    let highest = try await ArchiveRestore(
       objects: objects, storage: storage, path: staging, follows: true, nil
-    ).run(.latest)
+    ).follow()
+    highestEpoch = max(highestEpoch, highest)
     // Closing writes a checkpoint of the index, with which the next opening takes no time.
     let prepared = try await Self.opened(staging, storage, storeConfiguration)
     do throws(StoreError) {

@@ -23,25 +23,30 @@ extension Follower {
     if !needsCopy { wasUpToDate(began) }
   }
 
-  /// Applies the commits up to a position, which exists. Another state than the follower's own
-  /// cannot be applied here.
+  /// Applies the commits up to a position, which exists, and none after it: the caller compares the
+  /// state with that of the position. Another state than the follower's own cannot be applied here.
   ///
   /// - Returns: whether the follower has that state.
   func read(to position: UInt64) async throws(ArchiveError) -> Bool {
-    while reader.applied?.position ?? 0 < position {
-      guard try await poll(mayRebase: false) else { return false }
+    while true {
+      let applied = reader.applied?.position ?? 0
+      if applied >= position { return true }
+      guard try await poll(position - applied, mayRebase: false) else { return false }
     }
-    return true
   }
 
   /// Reads some commits, and applies them.
   ///
-  /// - Parameter mayRebase: whether the follower may begin again from a whole copy.
+  /// - Parameters:
+  ///   - limit: the largest number of commits.
+  ///   - mayRebase: whether the follower may begin again from a whole copy.
   /// - Returns: whether more may follow.
-  private func poll(mayRebase: Bool = true) async throws(ArchiveError) -> Bool {
+  private func poll(
+    _ limit: UInt64 = Follower.commitLimit, mayRebase: Bool = true
+  ) async throws(ArchiveError) -> Bool {
     let asks = idlePolls >= Self.pollsPerCheckpoint || !mayRebase
     var read = ReadCommits()
-    var action = reader.poll(Self.commitLimit, asksWhenIdle: asks)
+    var action = reader.poll(min(limit, Self.commitLimit), asksWhenIdle: asks)
     while true {
       switch action {
       case .request(let request):
@@ -146,7 +151,10 @@ extension Follower {
     let cut = try await Self.cut(of: store)
     let isSame =
       cut?.sequence == header.base.sequence && cut?.head.digest == header.base.digest
-    needsCopy = !isSame
+    // Where the manifest of a state after the fence could not be written, the store has that state,
+    // and the commits are read again from the last durable one.
+    let isPassed = await store.following?.position ?? 0 >= header.position
+    needsCopy = !isSame && !isPassed
     // The commits of the earlier writer that end between two states belong to no state.
     await forgetReceived()
     if isSame, let life = header.life { next.lives.append(life) }

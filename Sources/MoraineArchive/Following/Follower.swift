@@ -63,7 +63,8 @@ public actor Follower {
 
   private init(
     _ store: Store, _ place: Manifest.Following, _ cut: LogCut, _ archive: Archive,
-    _ path: FilePath, _ storage: any Storage, _ storeConfiguration: Store.Configuration
+    _ path: FilePath, _ storage: any Storage, _ storeConfiguration: Store.Configuration,
+    highestEpoch: UInt64
   ) {
     configuration = archive.configuration
     meter = MeteredObjectStore(archive.objects.store)
@@ -72,7 +73,7 @@ public actor Follower {
     self.storeConfiguration = storeConfiguration
     current = Mutex(store)
     durable = place
-    highestEpoch = cut.head.epoch
+    self.highestEpoch = max(highestEpoch, cut.head.epoch)
     reader = HistoryReader(applied: CommitReference(place), checkpoint: place.checkpoint)
     progress = Mutex(Freshness(sequence: cut.sequence, position: place.position))
   }
@@ -91,8 +92,10 @@ public actor Follower {
   /// Applies what the archive has now.
   ///
   /// - Returns: the number of the last operation that the store has.
-  /// - Throws: `.unavailable` when the store of objects did not answer in time; the following goes
-  ///   on. `.damaged`, `.diverged`, `.store`: the follower has ended; its store can still be read.
+  /// - Throws: `.unavailable` when the store of objects did not answer in time, and
+  ///   `.stateUnavailable` when a cleaning has removed a whole copy while it was read; the
+  ///   following goes on. `.damaged`, `.diverged`, `.store`: the follower has ended; its store can
+  ///   still be read.
   @discardableResult
   public func catchUp() async throws(ArchiveError) -> SequenceNumber {
     try await inTurn { (follower) throws(ArchiveError) in try await follower.readAll(asks: true) }
@@ -144,8 +147,8 @@ public actor Follower {
   /// ``Archive/rejoin(in:configuration:)``.
   ///
   /// - Returns: the store and its writer. The follower has ended.
-  /// - Throws: `.fenced` when another writer attaches at the same time; `.unavailable`; then the
-  ///   following goes on. `.damaged`, `.diverged`, `.store`.
+  /// - Throws: `.fenced` when another writer attaches at the same time; `.unavailable`;
+  ///   `.stateUnavailable`; then the following goes on. `.damaged`, `.diverged`, `.store`.
   public func promote() async throws(ArchiveError) -> (store: Store, writer: ArchiveWriter) {
     var writer: ArchiveWriter?
     try await inTurn { (follower) throws(ArchiveError) in
@@ -167,10 +170,11 @@ public actor Follower {
     var settings = configuration
     settings.followsArchive = true
     settings.isReadOnly = false
+    var highestEpoch: UInt64 = 0
     if try await isEmpty(path, storage) {
-      _ = try await ArchiveRestore(
+      highestEpoch = try await ArchiveRestore(
         objects: archive.objects, storage: storage, path: path, follows: true, nil
-      ).run(.latest)
+      ).follow()
     }
     let store = try await opened(path, storage, settings)
     guard let place = await store.following, let cut = try await cut(of: store) else {
@@ -181,7 +185,8 @@ public actor Follower {
       throw ArchiveError(
         .otherStore, "the store at \(path) follows another archive; choose another directory")
     }
-    let follower = Follower(store, place, cut, archive, path, storage, settings)
+    let follower = Follower(
+      store, place, cut, archive, path, storage, settings, highestEpoch: highestEpoch)
     if polls { await follower.start() }
     return follower
   }
@@ -260,7 +265,8 @@ public actor Follower {
   private func beginAgain(after error: ArchiveError) async {
     await returnToDurable()
     switch error.code {
-    case .unavailable, .cancelled, .fenced: if !hasClosedStore { return }
+    // A cleaning may have removed a whole copy while it was read: the next poll takes a newer one.
+    case .unavailable, .cancelled, .fenced, .stateUnavailable: if !hasClosedStore { return }
     case .store:
       // A full disk may have space later, and a suspended store is resumed.
       let passes = [.noSpace, .suspended].contains(error.storeError?.code)

@@ -20,10 +20,18 @@ struct ArchiveHistory: Sendable {
 
   private init(_ objects: ArchiveObjects) { self.objects = objects }
 
-  /// The lives of the store that began after the checkpoint, up to the wanted state.
+  /// The lives of the store that began after the checkpoint, or after the last whole copy, and lead
+  /// to the wanted state. A life that ended at its fence is none of them.
   var epochs: [Manifest.Epoch] {
-    headers.values.filter { $0.position <= end && $0.instanceID != nil }
-      .sorted { $0.position < $1.position }.compactMap(\.life)
+    var lives: [Manifest.Epoch] = []
+    var position = end
+    while position > checkpoint?.position ?? 0, let header = headers[position],
+      header.contents == nil
+    {
+      if let life = header.life { lives.append(life) }
+      position = header.kind == .fence ? header.base.position : position - 1
+    }
+    return lives.reversed()
   }
 
   /// Returns the place of the wanted state, for a store that goes on from there.
@@ -88,7 +96,9 @@ struct ArchiveHistory: Sendable {
     }
   }
 
-  /// Returns the epoch of the last commit. Epochs never fall, so no commit has a higher one.
+  /// Returns the highest epoch of the commits by which the last one is found. An epoch falls only
+  /// after a life that ended at its fence: the life before has gone on. The reading of the commits
+  /// finds the epoch of such a life.
   ///
   /// - Complexity: O(log commits) requests.
   private func epochOfTheHead() async throws(ArchiveError) -> UInt64 {
@@ -123,7 +133,8 @@ struct ArchiveHistory: Sendable {
       var last = checkpoint?.position
       let (_, end) = try await scan { header in
         if header.milliseconds > milliseconds { return true }
-        if header.endsAtCut { last = header.position }
+        // The fence of a new life is no state by itself.
+        if header.endsAtCut, header.instanceID == nil { last = header.position }
         return false
       }
       guard let last else {
@@ -280,6 +291,7 @@ struct ArchiveHistory: Sendable {
     }
     guard let header = try await objects.header(position) else { return .absent }
     headers[position] = header
+    highestEpoch = max(highestEpoch, header.epoch)
     return .commit(header.summary)
   }
 

@@ -28,7 +28,22 @@ struct ArchiveRestore: Sendable {
   }
 
   func run(_ point: RestorePoint) async throws(ArchiveError) -> RestoreReport {
-    let history = try await ArchiveHistory.read(objects, point)
+    try await run(through: try await ArchiveHistory.read(objects, point))
+  }
+
+  /// Makes a store that follows the archive from its newest state.
+  ///
+  /// - Returns: the highest epoch of the archive. The life with it may have ended at its fence, so
+  ///   the store does not have it.
+  func follow() async throws(ArchiveError) -> UInt64 {
+    let history = try await ArchiveHistory.read(objects, .latest)
+    _ = try await run(through: history)
+    return history.highestEpoch
+  }
+
+  private func run(
+    through history: ArchiveHistory
+  ) async throws(ArchiveError) -> RestoreReport {
     let (source, copy, commits) = try await route(through: history)
     let contents = try await objects.contents(source)
     let manifest = try decoding(objects.names.data(source.name)) {

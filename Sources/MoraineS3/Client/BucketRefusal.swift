@@ -21,6 +21,8 @@
           .unavailable,
           "the server says 404, and not that the object is missing (NoSuchKey); look for a proxy, "
             + "or for a wrong endpoint")
+      case 408:
+        return error(.unavailable, "the request did not arrive whole", mayHaveHadEffect: true)
       case 409: return error(.unavailable, "another request for the same object is being worked on")
       case 429: return error(.unavailable, "the server asks for fewer requests")
       case 501:

@@ -1,12 +1,13 @@
 import MoraineArchive
 import MoraineEngine
+import MoraineFormat
 import MoraineStorage
 import MoraineTesting
 import Synchronization
 import SystemPackage
 import Testing
 
-/// Syncs of a follower's disk that fail.
+/// Syncs and writes of a follower's disk that fail.
 @Suite(.timeLimit(.minutes(5))) struct FollowerSyncTests {
   private static var configuration: Store.Configuration {
     var configuration = Store.Configuration()
@@ -53,6 +54,43 @@ import Testing
     let again = try await bench.archive().follow(
       in: "follower", on: storage, configuration: Self.configuration, polls: false)
     try await again.catchUp()
+    #expect(try await again.store.contents() == store.contents())
+    try await again.close()
+    try await writer.detach()
+    try await store.close()
+  }
+
+  /// Regression: the disk was full when the manifest of the first state after a fence was written.
+  /// The follower then took the fence for one that goes on from another state, and left out all
+  /// later commits, without an error.
+  @Test func fullDiskAfterAFenceDoesNotStopTheFollower() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    var writer = try await bench.attach(store)
+    try await writer.flush()
+    let storage = FaultStorage(MemoryStorage())
+    let follower = try await bench.archive().follow(
+      in: "follower", on: storage, configuration: Self.configuration, polls: false)
+    try await follower.catchUp()
+    await writer.abandon()
+    writer = try await bench.attach(store)
+    try await store.set([2], forKey: "b")
+    try await writer.flush()
+    storage.setScript { event in
+      event.operation == .write && event.file == Manifest.temporaryFileName ? .fail(.noSpace) : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.code == .store && error?.storeError?.code == .noSpace)
+    #expect(follower.freshness.failure == nil)
+    storage.setScript(nil)
+    let sequence = try await store.set([3], forKey: "c")
+    try await writer.flush()
+    #expect(try await follower.catchUp() == sequence)
+    #expect(try await follower.store.contents() == store.contents())
+    try await follower.close()
+    let again = try await bench.archive().follow(
+      in: "follower", on: storage, configuration: Self.configuration, polls: false)
     #expect(try await again.store.contents() == store.contents())
     try await again.close()
     try await writer.detach()
