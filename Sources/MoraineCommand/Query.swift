@@ -43,7 +43,9 @@ struct Query: AsyncParsableCommand {
         let object: JSONTree
         do throws(LineProblem) { object = try JSONTree(model: entry.value) } catch {
           throw Failure(
-            code: 2, message: "the model '\(entry.key)' is not JSON; query reads JSON models only")
+            code: 2,
+            message: "the model '\(Text.printable(entry.key.bytes))' is not JSON; "
+              + "query reads JSON models only")
         }
         guard tests.allSatisfy({ $0.holds(object) }) else { return true }
         found.append((entry.value, place.map { object[$0] } ?? .null))
@@ -79,7 +81,9 @@ private struct Condition: Sendable {
     }
     path = Self.path(String(words[0]))
     comparison = String(words[1])
-    value = JSONTree(condition: words.count > 2 ? String(words[2]) : "")
+    // Quotation marks keep the spaces within them.
+    let rest = words.count > 2 ? String(words[2]).replacing(/^ +| +$/, with: "") : ""
+    value = JSONTree(condition: rest)
   }
 
   static func path(_ text: String) -> [String] {

@@ -8,6 +8,13 @@ struct StoreOptions: ParsableArguments {
   @Argument(help: "The store's directory.", completion: .directory)
   var directory: String
 
+  func validate() throws {
+    // An empty path would be the current directory.
+    if directory.isEmpty {
+      throw ValidationError("the store's directory is empty; is a variable of the shell not set?")
+    }
+  }
+
   /// Opens an existing store read-only and runs the body. Nothing on disk changes: an unclean stop
   /// is not repaired either.
   func reading<Result>(_ body: (Store) async throws -> Result) async throws -> Result {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Moraine
+import SystemPackage
 
 struct Verify: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -33,6 +34,7 @@ struct Verify: AsyncParsableCommand {
     } catch let error as StoreError where error.code == .corrupted {
       // Opening reads every record too, and stops at the first damage.
       findings.problems = [error]
+      if error.isDamageOfTheLog { await findings.addDamage(of: store.directory, after: error) }
     }
     bar.finish()
     try findings.print(json: json)
@@ -55,6 +57,18 @@ struct Findings {
     checkedBytes = report.checkedBytes
     problems = Examination.problems(of: report, recovery)
     checkpointProblem = recovery.checkpointProblem
+  }
+
+  /// Adds each other damaged place of a store that the error keeps from being opened.
+  mutating func addDamage(of directory: String, after first: StoreError) async {
+    do throws(StoreError) {
+      let survey = try await Store.survey(FilePath(directory))
+      (recordCount, checkedBytes) = (survey.recordCount, survey.readBytes)
+      problems = survey.problems(after: first)
+    } catch {
+      // The damage that is known stays the first finding.
+      problems.append(error)
+    }
   }
 
   func print(json: Bool) throws {

@@ -264,6 +264,42 @@ import Testing
     #expect(alone.text.hasPrefix("err usage"), "\(alone)")
   }
 
+  /// Regression: the end of the input left the last acknowledged writes out of the archive.
+  @Test(arguments: ["put 6c 77\nclose\n", "put 6c 77\n"])
+  func drivenStoreIsArchivedAtTheEndOfTheInput(_ input: String) async throws {
+    _ = try await Moraine.run("put", place.store, "first", "1")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    // The program ends before the next round of the writer.
+    let driven = try await Moraine.run("drive", place.store, "--archive", archive, input: input)
+    #expect(driven.code == 0 && driven.text.hasPrefix("ok 2\n"), "\(driven)")
+    let information = try await Moraine.run("archive-info", archive, "--json")
+    let info = try JSONSerialization.jsonObject(with: Data(information.output)) as? [String: Any]
+    #expect(info?["sequence"] as? Int == 2, "\(information)")
+  }
+
+  /// Regression: a moment that does not exist was taken for another one, and a text after the
+  /// moment was ignored.
+  @Test(arguments: [
+    "2026-11-29T25:61:61Z", "2026-11-29T03:99:00Z", "2026-11-29T24:00:00Z",
+    "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-11-29T03:04:24.799Zxyz",
+    "2026-11-29T03:04:25Z PM", "2026-11-29T03:04:25Z+09:00", "2026-11-29T03:04:25+24:00",
+    "2026-11-29T03:04:25+01:00:00", "2026-11-29T03:04:25", "2026-11-29",
+  ])
+  func momentThatDoesNotExistIsRefused(_ moment: String) async throws {
+    // The argument is refused before the archive, which does not exist.
+    let outcome = try await Moraine.run("restore", archive, restored("none"), "--at", moment)
+    #expect(outcome.code == 2 && outcome.errors.contains("--at"), "\(outcome)")
+    #expect(!FileManager.default.fileExists(atPath: restored("none")))
+  }
+
+  /// Regression: the command prepared the place of the archive before it looked for the store.
+  @Test func pathWithoutAStoreLeavesNoArchive() async throws {
+    let outcome = try await Moraine.run("archive", place.store, archive, "--create")
+    #expect(outcome.code == 2, "\(outcome)")
+    #expect(!FileManager.default.fileExists(atPath: folder))
+    #expect(!FileManager.default.fileExists(atPath: place.store))
+  }
+
   @Test func eachFailureHasItsExitCode() async throws {
     try await place.drive("put 6b 76")
     let unmounted = try await Moraine.run("archive", place.store, archive)

@@ -77,6 +77,20 @@ import Testing
     #expect(salvage["recordCount"] as? Int == 2 && (salvage["losses"] as? [Any])?.count == 1)
   }
 
+  /// Regression: without an index checkpoint the command counted one damaged place, and listed the
+  /// losses of two.
+  @Test func eachDamagedPlaceIsCountedWithoutACheckpoint() async throws {
+    let segment = try await place.makeTwoDamagedRecords()
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.code == 3 && text.text.hasPrefix("Damaged in 2 places:"), "\(text)")
+    #expect(text.text.contains("[\(segment.lastPathComponent) at byte 200]\n"), "\(text)")
+    let json = try object(try await Moraine.run("doctor", place.store, "--json"))
+    let problems = try #require(json["problems"] as? [[String: Any]])
+    #expect(problems.map { $0["offset"] as? Int } == [152, 200], "\(json)")
+    let salvage = try #require(json["salvage"] as? [String: Any])
+    #expect((salvage["losses"] as? [Any])?.count == 2, "\(json)")
+  }
+
   @Test func manyLostKeysAreCountedAndNotAllShown() async throws {
     let keys = (10..<40).map { String(format: "%02d", $0) }
     let puts = keys.map { "put 6b6579\($0.utf8.map { String($0, radix: 16) }.joined()) 76" }

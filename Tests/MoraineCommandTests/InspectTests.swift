@@ -73,6 +73,44 @@ import Testing
     #expect(header.code == 3 && header.errors.contains("checksum"), "\(header)")
   }
 
+  /// Regression: a torn write was listed as damaged, and a short one as empty. What another
+  /// record follows was not torn, and neither was the end of a sealed segment.
+  @Test(arguments: [4, 24]) func tornWriteIsNoDamage(tornBytes: Int) async throws {
+    _ = try await place.talk("--durability", "none") { talk in
+      for (index, key) in ["6b", "6c", "6d"].enumerated() {
+        #expect(try await talk.ask("put \(key) 76") == "ok \(index + 1)")
+      }
+      try talk.kill()
+    }
+    let url = try #require(try place.segments.first)
+    let whole = try Data(contentsOf: url)
+    func list(damaging places: [Int]) async throws -> Outcome {
+      var bytes = whole.prefix(176 + tornBytes)
+      for place in places { bytes[place] ^= 1 }
+      try bytes.write(to: url)
+      return try await Moraine.run("inspect", place.store, "--segment", "1", "--json")
+    }
+    let torn = try await list(damaging: [176])
+    #expect(torn.code == 0 && torn.errors.isEmpty, "\(torn)")
+    let last = try #require(try lines(torn).last)
+    #expect(last["kind"] as? String == "torn" && last["offset"] as? Int == 176, "\(torn)")
+    #expect(last["length"] as? Int == tornBytes, "\(torn)")
+    #expect(try await Moraine.run("verify", place.store).code == 0)
+    let both = try await list(damaging: [152 + 20, 176])
+    #expect(both.code == 0, "\(both)")
+    let damaged = try await list(damaging: [128 + 20, 176])
+    #expect(damaged.code == 3 && damaged.errors.contains("1 ranges in"), "\(damaged)")
+    let kinds = try lines(damaged).compactMap { $0["kind"] as? String }
+    #expect(kinds == ["damaged", "put", "torn"], "\(damaged)")
+    // A sealed segment has no end that was torn.
+    try whole.write(to: url)
+    try await place.drive("close")
+    var bytes = try Data(contentsOf: url)
+    bytes[176 + 20] ^= 1
+    try bytes.write(to: url)
+    #expect(try await Moraine.run("inspect", place.store, "--segment", "1").code == 3)
+  }
+
   /// Half of the keys are overwritten: the drawing has as much light as dark.
   @Test func theStoreIsDrawn() async throws {
     let puts = (0..<40).map { "put \(String(format: "%02x", $0 % 20)) 76767676" }

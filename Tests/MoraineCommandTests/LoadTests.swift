@@ -84,15 +84,49 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: place.store))
   }
 
-  /// The store compares with the limit of an ordered keyspace when it has the whole batch.
+  /// Regression: the refused load had made an existing keyspace ordered for good, or a store.
   @Test(arguments: [[], ["--batch", "2"]] as [[String]])
   func keyThatIsTooLongForAnOrderedKeyspaceIsNamed(_ options: [String]) async throws {
     let long = String(repeating: "k", count: 512)
     let file = try place.file("lines", "{\"id\":1}\n\n{\"id\":\"\(long)\"}\n{\"id\":3}\n".utf8)
-    let outcome = try await Moraine.run(["load", place.store, file, "--ordered"] + options)
+    let load = ["load", place.store, file, "--ordered"] + options
+    let outcome = try await Moraine.run(load)
     #expect(outcome.code == 2, "\(outcome)")
     #expect(outcome.errors.contains("line 3: the key has 512 bytes; the limit"), "\(outcome)")
-    #expect(try await keys().isEmpty)
+    #expect(!FileManager.default.fileExists(atPath: place.store))
+    #expect(try await Moraine.run("put", place.store, "k", "v").code == 0)
+    #expect(try await Moraine.run(load).code == 2)
+    let keyspaces = try await Moraine.run("keyspaces", place.store, "--json")
+    #expect(keyspaces.text.contains(#""isOrdered":false"#), "\(keyspaces)")
+    #expect(try await keys() == ["k"])
+    // Longer keys than an ordered keyspace takes.
+    #expect(try await Moraine.run("load", place.store, file).text == "loaded 3 records\n")
+  }
+
+  /// The store compares with the limit of an ordered keyspace when it has the whole batch.
+  @Test(arguments: [[], ["--batch", "2"]] as [[String]])
+  func keyThatIsTooLongForAKeyspaceThatWasOrderedIsNamed(_ options: [String]) async throws {
+    let first = try await Moraine.run("load", place.store, "--ordered", input: #"{"id":0}"#)
+    #expect(first.code == 0, "\(first)")
+    let long = String(repeating: "k", count: 512)
+    let file = try place.file("lines", "{\"id\":1}\n\n{\"id\":\"\(long)\"}\n{\"id\":3}\n".utf8)
+    let outcome = try await Moraine.run(["load", place.store, file] + options)
+    #expect(outcome.code == 2, "\(outcome)")
+    #expect(outcome.errors.contains("line 3: the key has 512 bytes; the limit"), "\(outcome)")
+    #expect(try await keys() == ["0"])
+  }
+
+  /// Regression: load did not count the outermost level, and took a model that query refuses.
+  @Test func modelThatQueryCannotReadIsRefused() async throws {
+    func line(_ levels: Int) -> String {
+      let (open, close) = (String(repeating: "[", count: levels - 1), "]")
+      return "{\"id\":1,\"x\":\(open)\(String(repeating: close, count: levels - 1))}"
+    }
+    let deep = try await Moraine.run("load", place.store, input: line(513))
+    #expect(deep.code == 2 && deep.errors.contains("deeper than 512 levels"), "\(deep)")
+    #expect(try await Moraine.run("load", place.store, input: line(512)).code == 0)
+    let found = try await Moraine.run("query", place.store, "--where", "id = 1", "--count")
+    #expect(found.code == 0 && found.text == "1\n", "\(found)")
   }
 
   @Test func inputThatIsNotUTF8IsRefused() async throws {

@@ -50,6 +50,17 @@ final class Place {
     return (url.lastPathComponent, bytes.count)
   }
 
+  /// Makes a store without an index checkpoint, and damages its records at the bytes 152 and 200.
+  /// Returns the segment's file.
+  func makeTwoDamagedRecords() async throws -> URL {
+    try await drive("put 6b 76", "put 6c 77", "put 6d 78", "put 6e 79")
+    let url = try #require(try segments.first)
+    var bytes = try Data(contentsOf: url)
+    for record in [152, 200] { bytes[record + 20] ^= 1 }
+    try bytes.write(to: url)
+    return url
+  }
+
   /// Makes a store with two keys and an index checkpoint. Returns the checkpoint's file.
   func makeCheckpoint() async throws -> URL {
     let made = try await Moraine.run(

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 /// put, get and delete.
@@ -21,6 +22,14 @@ import Testing
     let outcome = try await Moraine.run("get", place.store, "k")
     #expect(outcome.code == 0 && outcome.output.isEmpty)
     #expect(try await Moraine.run("get", place.store, "").text == "of the empty key")
+  }
+
+  /// Regression: a variable of the shell that was not set made a store in the current directory.
+  @Test func emptyPathIsRefused() async throws {
+    let script = #"cd "$1" && exec "$0" put "" k v"#
+    let outcome = try await Moraine.shell(script, place.folder.path)
+    #expect(outcome.code == 2 && outcome.errors.contains("directory is empty"), "\(outcome)")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.folder.path).isEmpty)
   }
 
   @Test func keysAndValuesWithADashFollowADoubleDash() async throws {

@@ -90,6 +90,25 @@ import Testing
     #expect(sorted.lines.dropLast() == [smallest, zero, half, exact, next, largest, huge])
   }
 
+  /// Regression: a second space before the value, and a space after it, were part of the value.
+  @Test func spacesAroundAValueDoNotCount() async throws {
+    try await fill()
+    #expect(try await ids("--where", "age =  18") == [3])
+    #expect(try await ids("--where", " age  =  18 ") == [3])
+    #expect(try await ids("--where", "city =   Zug  ") == [3])
+    #expect(try await ids("--where", "city = null ", "--sort", "age") == [4, 2])
+    #expect(try await ids("--where", #"city =  "Zug" "#) == [3])
+    #expect(try await ids("--where", #"city = " Zug""#).isEmpty)
+  }
+
+  /// Regression: the message printed the key as it is, and a terminal obeyed it.
+  @Test func keyOfAModelThatIsNotJSONIsPrintable() async throws {
+    #expect(try await Moraine.run("put", place.store, "a\u{1B}[31mb", "1 2").code == 0)
+    let outcome = try await Moraine.run("query", place.store)
+    #expect(outcome.code == 2, "\(outcome)")
+    #expect(outcome.errors.contains(#"the model 'a\x1b[31mb' is not JSON"#), "\(outcome)")
+  }
+
   @Test func modelsThatAreNotJSONEndTheQuery() async throws {
     for value in [#"{"id":1"#, #"{"id":1}}"#, #"{"id":01}"#, "1 2"] {
       #expect(try await Moraine.run("put", place.store, "k", value).code == 0)

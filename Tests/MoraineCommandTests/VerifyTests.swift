@@ -31,6 +31,54 @@ import Testing
     #expect((problem?["message"] as? String)?.isEmpty == false)
   }
 
+  /// Regression: without an index checkpoint the opening reads the log, and the command named only
+  /// the place at which the opening had stopped.
+  @Test func eachDamagedPlaceIsNamedWithoutACheckpoint() async throws {
+    let segment = try await place.makeTwoDamagedRecords()
+    let plain = try await Moraine.run("verify", place.store)
+    #expect(plain.code == 3 && plain.output.isEmpty, "\(plain)")
+    let lines = plain.errors.split(separator: "\n")
+    #expect(lines.count == 2, "\(plain)")
+    #expect(lines.first?.contains("at byte 152]") == true, "\(plain)")
+    #expect(lines.last?.contains("[\(segment.lastPathComponent) at byte 200]") == true, "\(plain)")
+    let json = try await Moraine.run("verify", place.store, "--json")
+    let any = try JSONSerialization.jsonObject(with: Data(json.output))
+    let object = try #require(any as? [String: Any], "\(json)")
+    #expect(object["problemCount"] as? Int == 2 && object["recordCount"] as? Int == 2, "\(json)")
+    let length = try Data(contentsOf: segment).count
+    #expect(object["checkedBytes"] as? Int == length, "\(json)")
+    let problems = try #require(object["problems"] as? [[String: Any]])
+    #expect(problems.map { $0["offset"] as? Int } == [152, 200], "\(json)")
+    #expect(problems.allSatisfy { $0["code"] as? String == "corrupted" }, "\(json)")
+  }
+
+  @Test func eachDamagedFileIsNamedWithoutACheckpoint() async throws {
+    let puts = (0..<8).map { "put 6b3\($0) \(String(repeating: "76", count: 60))\n" }
+    let made = try await Moraine.run(
+      "drive", place.store, "--durability", "none", "--segment-size", "300",
+      input: puts.joined() + "close\n")
+    #expect(made.code == 0, "\(made)")
+    let files = try place.segments.prefix(4)
+    #expect(files.count == 4, "\(files)")
+    for file in files.prefix(2) {
+      var bytes = try Data(contentsOf: file)
+      bytes[40] ^= 1
+      try bytes.write(to: file)
+    }
+    let headers = try await Moraine.run("verify", place.store)
+    #expect(headers.code == 3, "\(headers)")
+    let expected = files.prefix(2).map { "[\($0.lastPathComponent) at byte 0]" }
+    let lines = headers.errors.split(separator: "\n")
+    #expect(lines.count == 2, "\(headers)")
+    for (line, name) in zip(lines, expected) { #expect(line.contains(name), "\(headers)") }
+    for file in files.suffix(2) { try FileManager.default.removeItem(at: file) }
+    let missing = try await Moraine.run("verify", place.store)
+    #expect(missing.code == 3, "\(missing)")
+    for file in files {
+      #expect(missing.errors.contains("[\(file.lastPathComponent)"), "\(missing)")
+    }
+  }
+
   /// The store reads the log instead.
   @Test(arguments: CheckpointDamage.allCases)
   func damagedIndexCheckpointIsNoDamageToTheStore(_ damage: CheckpointDamage) async throws {

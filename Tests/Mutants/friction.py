@@ -225,5 +225,5 @@ MUTANTS = [
     Mutant("load-forgets-the-line", "load: a bad line is named",
            (command("Load/Loading.swift", "      guard let model = models.first(where:",
                     "      guard !ON, let model = models.first(where:"),),
-           "LoadTests.keyThatIsTooLongForAnOrderedKeyspaceIsNamed"),
+           "LoadTests.keyThatIsTooLongForAKeyspaceThatWasOrderedIsNamed"),
 ]

@@ -54,7 +54,6 @@ struct ArchiveStore: AsyncParsableCommand {
 
   func run() async throws {
     _ = try archive.objects()
-    if create { try await archive.prepare() }
     var branch: String?
     var status: ArchiveStatus?
     do {
@@ -100,6 +99,8 @@ struct ArchiveStore: AsyncParsableCommand {
   private func ship(isAdopted: Bool) async throws -> ArchiveStatus {
     // A store that is open as a shared one cannot be archived.
     try await store.writing(createIfMissing: false, isAlone: true) { store in
+      // Only now: a path without a store must leave no empty archive.
+      if create { try await self.archive.prepare() }
       let archive = try await self.archive.open(
         for: create ? store : nil, writer: ProcessInfo.processInfo.hostName
       ) { $0.mustContinueNewestState = isAdopted }

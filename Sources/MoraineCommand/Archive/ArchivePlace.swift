@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Moraine
 import MoraineArchive
 
@@ -84,26 +83,5 @@ extension ArchiveError {
     case .store: storeError?.exitCode ?? 5
     default: 5
     }
-  }
-}
-
-/// A moment as people write it: ISO 8601, in UTC.
-struct Moment: ExpressibleByArgument {
-  let milliseconds: UInt64
-
-  init?(argument: String) {
-    let style = Date.ISO8601FormatStyle(includingFractionalSeconds: argument.contains("."))
-    do {
-      let seconds = try style.parse(argument).timeIntervalSince1970
-      guard seconds >= 0, seconds < 1e12 else { return nil }
-      milliseconds = UInt64((seconds * 1000).rounded())
-    } catch {
-      return nil
-    }
-  }
-
-  static func text(milliseconds: UInt64) -> String {
-    let style = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
-    return Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(style)
   }
 }

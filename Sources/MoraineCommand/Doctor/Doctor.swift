@@ -59,6 +59,8 @@ struct Doctor: AsyncParsableCommand {
     let bar = ProgressBar("reading")
     defer { bar.finish() }
     var examination: Examination
+    // The damage that ended the opening.
+    var ending: StoreError?
     // Before the store is read: in a live store the archive is never ahead of it then.
     var comparison: ArchiveComparison?
     if let archive { comparison = try await ArchiveComparison(archive) }
@@ -80,9 +82,12 @@ struct Doctor: AsyncParsableCommand {
     } catch let error as StoreError where error.code == .corrupted {
       // Opening stops at the first damage.
       examination = Examination(problems: [error])
+      ending = error
     }
     if examination.problems.contains(where: \.isDamageOfTheLog) {
-      examination.survey = try await Store.survey(FilePath(store.directory))
+      let survey = try await Store.survey(FilePath(store.directory))
+      examination.survey = survey
+      if let ending { examination.problems = survey.problems(after: ending) }
     }
     examination.archive = comparison
     do { examination.manifest = try store.manifest() } catch  where !examination.problems.isEmpty {

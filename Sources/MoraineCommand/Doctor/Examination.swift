@@ -202,6 +202,37 @@ struct Examination {
   }
 }
 
+extension SalvageReport {
+  /// Returns the error that ended an opening, and a problem for each other damaged place that this
+  /// survey found.
+  func problems(after error: StoreError) -> [StoreError] {
+    let headers = segmentsWithoutHeader.filter { $0 != error.file }.map {
+      StoreError(.corrupted, "the segment's header is damaged", file: $0, offset: 0)
+    }
+    return [error] + headers + losses.filter { !$0.contains(error) }.map(\.problem)
+  }
+}
+
+extension SalvageLoss {
+  /// Whether a whole file is lost, and not a place in it.
+  private var isOfAFile: Bool { kind == .manifest || kind == .segment }
+
+  /// Whether an error of the opening is about this loss.
+  fileprivate func contains(_ error: StoreError) -> Bool {
+    guard error.file == file else { return false }
+    guard !isOfAFile, let place = error.offset, place != offset else { return true }
+    return place > offset && place - offset < lengthBytes
+  }
+
+  fileprivate var problem: StoreError {
+    isOfAFile
+      ? StoreError(.corrupted, reason, file: file)
+      : StoreError(
+        .corrupted, "\(Units.number(lengthBytes)) bytes are lost: \(reason)", file: file,
+        offset: offset)
+  }
+}
+
 extension StoreError {
   /// Whether the log is intact, and only the index that was made from it is wrong.
   var isOfIndexCheckpoint: Bool { code == .corrupted && file?.hasSuffix(".index") == true }

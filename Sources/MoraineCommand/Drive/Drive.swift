@@ -53,7 +53,8 @@ struct Drive: AsyncParsableCommand {
 
       The answer to a failed command is err CODE MESSAGE; the answer to a wrong
       line is err usage MESSAGE, also to a line that writes and that the end of the
-      input has cut off. The end of the input closes the store.
+      input has cut off. The end of the input closes the store; with --archive, the
+      archive then has all writes, or the last line is err CODE MESSAGE.
 
         echo "put 6b 76" | moraine drive test.moraine
       """)

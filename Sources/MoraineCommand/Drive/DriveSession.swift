@@ -63,6 +63,17 @@ final class DriveSession {
       }
       if isLast { return }
     }
+    try await detach()
+  }
+
+  /// Archives what was written since the last time: at the end of the input, as at a `close`.
+  private func detach() async throws {
+    do throws(ArchiveError) {
+      try await archive?.detach()
+    } catch {
+      try say(Self.text(error))
+      throw Failure(code: error.exitCode, message: nil)
+    }
   }
 
   private func read() throws -> DriveLine? {

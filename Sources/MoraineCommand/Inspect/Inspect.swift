@@ -9,8 +9,9 @@ struct Inspect: AsyncParsableCommand {
     discussion: """
       Without options: the manifest and the list of segments. With --segment N: the
       header of that segment, then each record on a line, damaged ranges included.
-      The names of the fields are those of the page about the file format. The files
-      are read without opening the store, so the command also works for a store that
+      A torn range is no damage: the end of a write that was interrupted, and never
+      acknowledged as durable. The names of the fields are those of the page about
+      the file format. The files are read without opening the store, so the command also works for a store that
       does not open (but not for a segment whose own header is damaged), and while
       programs use the store. With --json each line is an object.
 
@@ -42,9 +43,24 @@ struct Inspect: AsyncParsableCommand {
     if let segment {
       let name = SegmentNumber(rawValue: segment).fileName
       let bytes = try read(directory.appendingPathComponent(name))
-      return try SegmentListing(bytes: bytes, name: name, json: json).print()
+      let tornFrom = tornFrom(SegmentNumber(rawValue: segment))
+      return try SegmentListing(bytes: bytes, name: name, json: json, tornFrom: tornFrom).print()
     }
     try ManifestListing(manifest: try store.manifest(), json: json).print()
+  }
+
+  /// Returns the offset from which a write to the segment may have been torn, which is no damage;
+  /// nil unless the segment is the one that the store appends to.
+  private func tornFrom(_ number: SegmentNumber) -> UInt64? {
+    let manifest: Manifest
+    do { manifest = try store.manifest() } catch {
+      // Without a manifest no end is known to be torn, and each gap counts as damage.
+      return nil
+    }
+    guard let last = manifest.segments.last, last.number == number, !last.isSealed else {
+      return nil
+    }
+    return manifest.watermarkSegment == number.rawValue ? manifest.watermarkOffset : 0
   }
 
   private func draw(into path: String) async throws {

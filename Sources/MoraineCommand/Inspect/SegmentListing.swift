@@ -6,6 +6,8 @@ struct SegmentListing {
   let bytes: [UInt8]
   let name: String
   let json: Bool
+  /// The offset from which the end of the segment may have been torn; nil where no end was torn.
+  let tornFrom: UInt64?
 
   /// - Throws: a failure with exit code 3 if the segment is damaged, after everything is printed.
   func print() throws {
@@ -14,17 +16,19 @@ struct SegmentListing {
     try print(header)
     var offset = header.headerLength
     var damageCount = 0
-    while offset + RecordHeader.fixedLength <= bytes.count {
+    while offset < bytes.count {
       if let record = record(at: offset, header.checksumSeed) {
         try print(record, at: offset)
         offset += aligned(record.length)
         continue
       }
-      let next = nextRecord(after: offset, header.checksumSeed) ?? end(from: offset)
-      if next == offset { break }
-      damageCount += 1
-      try printGap(offset, next)
-      offset = next
+      let next = nextRecord(after: offset, header.checksumSeed)
+      let stop = next ?? end(from: offset)
+      if stop == offset { break }
+      let isTorn = next == nil && tornFrom.map { $0 <= UInt64(offset) } ?? false
+      if !isTorn { damageCount += 1 }
+      try printGap(offset, stop, isTorn ? "torn" : "damaged")
+      offset = stop
     }
     if offset < bytes.count { try printEmpty(offset) }
     guard damageCount > 0 else { return }
@@ -79,11 +83,11 @@ struct SegmentListing {
     Array(bytes[(offset + record.valueOffset)..<(offset + record.length)])
   }
 
-  private func printGap(_ offset: Int, _ end: Int) throws {
+  private func printGap(_ offset: Int, _ end: Int, _ kind: String) throws {
     var line = Fields()
     line.add("offset", offset)
     line.add("length", end - offset)
-    line.add("kind", "damaged")
+    line.add("kind", kind)
     try Output.line(line.line(json: json))
   }
 
@@ -96,9 +100,9 @@ struct SegmentListing {
     try Output.line(line.line(json: json))
   }
 
-  /// Returns the aligned offset after the last byte that is not zero.
+  /// Returns the aligned offset after the last byte that is not zero, or the end of the file.
   private func end(from offset: Int) -> Int {
-    bytes[offset...].lastIndex { $0 != 0 }.map { aligned($0 + 1) } ?? offset
+    bytes[offset...].lastIndex { $0 != 0 }.map { min(aligned($0 + 1), bytes.count) } ?? offset
   }
 
   private func nextRecord(after offset: Int, _ seed: Checksum) -> Int? {

@@ -42,6 +42,8 @@ struct JSONScanner {
   mutating func object(
     _ member: (inout JSONScanner, Range<Int>) throws(LineProblem) -> Void
   ) throws(LineProblem) {
+    try descend()
+    defer { depth -= 1 }
     try expect(UInt8(ascii: "{"))
     skipSpace()
     if next == UInt8(ascii: "}") { return position += 1 }
@@ -59,6 +61,8 @@ struct JSONScanner {
   }
 
   private mutating func array() throws(LineProblem) {
+    try descend()
+    defer { depth -= 1 }
     try expect(UInt8(ascii: "["))
     skipSpace()
     if next == UInt8(ascii: "]") { return position += 1 }
@@ -71,20 +75,20 @@ struct JSONScanner {
     }
   }
 
+  /// Counts a level, the outermost one too: whatever reads the models later counts it.
+  private mutating func descend() throws(LineProblem) {
+    guard depth < Self.depthLimit else {
+      throw problem("nesting deeper than \(Self.depthLimit) levels")
+    }
+    depth += 1
+  }
+
   mutating func skipValue() throws(LineProblem) {
     switch next {
     case UInt8(ascii: "\""): _ = try string()
-    case UInt8(ascii: "{"), UInt8(ascii: "["):
-      depth += 1
-      guard depth <= Self.depthLimit else {
-        throw problem("nesting deeper than \(Self.depthLimit) levels")
-      }
-      if next == UInt8(ascii: "[") {
-        try array()
-      } else {
-        try object { (scanner, _) throws(LineProblem) in try scanner.skipValue() }
-      }
-      depth -= 1
+    case UInt8(ascii: "["): try array()
+    case UInt8(ascii: "{"):
+      try object { (scanner, _) throws(LineProblem) in try scanner.skipValue() }
     case UInt8(ascii: "t"): try word("true")
     case UInt8(ascii: "f"): try word("false")
     case UInt8(ascii: "n"): try word("null")

@@ -62,9 +62,20 @@ struct Loading: ~Copyable {
     if number == 1, bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
     guard bytes.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
     do throws(LineProblem) {
-      return (try field.key(of: bytes), bytes)
+      let key = try field.key(of: bytes)
+      // Before the store is opened: a keyspace that was made ordered stays ordered.
+      if isOrdered { try Self.checkOrdered(key) }
+      return (key, bytes)
     } catch {
       throw .usage("line \(number): \(error.message)")
+    }
+  }
+
+  private static func checkOrdered(_ key: Key) throws(LineProblem) {
+    let (count, limit) = (key.bytes.count, StoreLimits.orderedKeyLengthBytes)
+    guard count <= limit else {
+      throw LineProblem(
+        message: "the key has \(count) bytes; the limit of an ordered keyspace is \(limit)")
     }
   }
 
@@ -94,7 +105,7 @@ struct Loading: ~Copyable {
         }
       }
     } catch let error as StoreError where error.code == .keyTooLarge {
-      // The store compares with the limit of an ordered keyspace when it has the whole batch.
+      // A keyspace that was ordered before: the store compares when it has the whole batch.
       let limit = StoreLimits.orderedKeyLengthBytes
       guard let model = models.first(where: { $0.key.bytes.count > limit }) else { throw error }
       throw Failure.usage("line \(model.line): \(error.message)")
