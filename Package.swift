@@ -26,7 +26,8 @@ let subprocess: Target.Dependency = .product(
 // with the trait PortableLZ4, the LZ4 in MoraineFormat/Compression/Portable takes its place: then no
 // file imports CLZ4, and nothing is linked. (A dependency cannot depend on the absence of a trait.)
 let lz4Platforms: [Platform] = [.linux, .macOS]
-let lz4Settings = settings + [.define("LIBLZ4", .when(platforms: lz4Platforms))]
+let lz4Define: [SwiftSetting] = [.define("LIBLZ4", .when(platforms: lz4Platforms))]
+let lz4Settings = settings + lz4Define
 let lz4: Target.Dependency = .target(name: "CLZ4", condition: .when(platforms: lz4Platforms))
 
 #if os(macOS)
@@ -220,7 +221,7 @@ let package = Package(
     .testTarget(
       name: "MoraineFormatTests",
       dependencies: ["MoraineFormat", lz4, "CMoraineShims"],
-      swiftSettings: lz4Settings
+      swiftSettings: testSettings + lz4Define
     ),
     // Empty without the trait. A server in the process answers the requests.
     .testTarget(

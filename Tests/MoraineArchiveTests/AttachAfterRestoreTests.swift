@@ -48,28 +48,39 @@ import Testing
     try await next.close()
   }
 
+  /// Archives a store with two keys, closes it, and returns one that is restored to the state with
+  /// the first key.
+  private func storeOfAnEarlierState(_ name: FilePath, _ bench: ArchiveBench) async throws -> Store
+  {
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let early = try await writer.flush()
+    try await store.set([2], forKey: "b")
+    try await writer.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: name, at: .sequence(early), on: bench.storage)
+    return try bench.store(name)
+  }
+
+  /// Attaches a restored store, whose writer dies between its fence and its whole copy.
+  private func attachUntilTheCopy(_ store: Store, _ bench: ArchiveBench) async {
+    bench.objects.setScript { request in
+      request.object.text.contains("/obj/") && request.verb != .get ? .refused(.unavailable) : nil
+    }
+    await #expect(throws: ArchiveError.self) { try await bench.attach(store) }
+    bench.objects.setScript(nil)
+  }
+
   /// A restored writer dies between its fence and its whole copy. A follower, and a store that is
   /// restored then, have the state before the fence.
   @Test(arguments: [false, true])
   func newestStateIsContinuedAfterARestoredWriterDied(byAFollower: Bool) async throws {
     let bench = ArchiveBench()
-    let store = try bench.store()
-    let first = try await bench.attach(store)
-    try await store.set([1], forKey: "a")
-    let early = try await first.flush()
-    try await store.set([2], forKey: "b")
-    try await first.flush()
+    let dead = try await storeOfAnEarlierState("dead", bench)
     var follower: Follower?
     if byAFollower { follower = try await bench.follower() }
-    try await first.detach()
-    try await store.close()
-    _ = try await bench.archive().restore(to: "dead", at: .sequence(early), on: bench.storage)
-    let dead = try bench.store("dead")
-    bench.objects.setScript { request in
-      request.object.text.contains("/obj/") && request.verb != .get ? .refused(.unavailable) : nil
-    }
-    await #expect(throws: ArchiveError.self) { try await bench.attach(dead) }
-    bench.objects.setScript(nil)
+    await attachUntilTheCopy(dead, bench)
     try await dead.close()
     let next: Store
     let writer: ArchiveWriter
@@ -94,24 +105,12 @@ import Testing
   @Test(arguments: [false, true])
   func lifeThatDiedAtItsFenceIsNotContinued(byAFollower: Bool) async throws {
     let bench = ArchiveBench()
-    var store = try bench.store()
-    let first = try await bench.attach(store)
-    try await store.set([1], forKey: "a")
-    let early = try await first.flush()
-    try await store.set([2], forKey: "b")
-    try await first.detach()
-    try await store.close()
-    _ = try await bench.archive().restore(to: "dead", at: .sequence(early), on: bench.storage)
-    let dead = try bench.store("dead")
+    let dead = try await storeOfAnEarlierState("dead", bench)
     let deadCut = try await dead.logCut()
     let deadEpoch = try #require(deadCut).head.epoch
-    bench.objects.setScript { request in
-      request.object.text.contains("/obj/") && request.verb != .get ? .refused(.unavailable) : nil
-    }
-    await #expect(throws: ArchiveError.self) { try await bench.attach(dead) }
-    bench.objects.setScript(nil)
+    await attachUntilTheCopy(dead, bench)
     try await dead.close()
-    store = try bench.store()
+    let store = try bench.store()
     let again = try await bench.attach(store)
     try await store.set([3], forKey: "c")
     try await again.detach()
@@ -148,15 +147,7 @@ import Testing
     var bench = ArchiveBench()
     let clock = LabelClock()
     bench.configuration.milliseconds = { clock.milliseconds }
-    let store = try bench.store()
-    let first = try await bench.attach(store)
-    try await store.set([1], forKey: "a")
-    let early = try await first.flush()
-    try await store.set([2], forKey: "b")
-    try await first.detach()
-    try await store.close()
-    _ = try await bench.archive().restore(to: "next", at: .sequence(early), on: bench.storage)
-    let next = try bench.store("next")
+    let next = try await storeOfAnEarlierState("next", bench)
     clock.advance(hours: 1)
     let moment = clock.milliseconds
     bench.objects.setScript { request in
