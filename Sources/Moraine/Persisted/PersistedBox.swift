@@ -64,10 +64,12 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
 
   /// Creates the box of a key.
   ///
-  /// - Parameter obstacle: the reason why the key cannot be used at all; nil when it can.
+  /// - Parameters:
+  ///   - obstacle: the reason why the key cannot be used at all; nil when it can.
+  ///   - stopError: the error that has ended the following of the store, see ``fail(_:)``.
   init(
     _ key: PersistedKey<Value>, _ stored: StoredSetting?, in place: String,
-    obstacle: StoreError? = nil
+    obstacle: StoreError? = nil, stopError: StoreError? = nil
   ) {
     self.key = key
     self.place = place
@@ -75,8 +77,9 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     if let obstacle {
       state.error = obstacle
       state.refusal = .impossible
-    } else if let stored {
-      Self.put(Self.read(stored, key, place), of: stored, key, into: &state)
+    } else {
+      if let stored { Self.put(Self.read(stored, key, place), of: stored, key, into: &state) }
+      if let stopError { state.fail(stopError) }
     }
     self.state = Mutex(state)
   }
@@ -239,9 +242,7 @@ extension PersistedBox {
   /// once more, so that their readers look at the error.
   func fail(_ error: StoreError) {
     let waiting = state.withLock { state -> [UnsafeContinuation<Void, Never>] in
-      guard state.error == nil || error.code == .storeReplaced else { return [] }
-      state.error = error
-      return state.takeWaiters()
+      state.fail(error) ? state.takeWaiters() : []
     }
     signal.notifyObservers()
     waiting.forEach { $0.resume() }
@@ -254,6 +255,16 @@ extension PersistedBox.State {
   func isRemoval(_ absence: StoredSetting) -> Bool {
     guard hasRecord else { return false }
     return expiry == 0 || absence.absenceTime < expiry
+  }
+
+  /// Records the error that ended the following of the store, unless the value has another one.
+  ///
+  /// - Returns: whether the error is recorded.
+  @discardableResult
+  mutating func fail(_ error: StoreError) -> Bool {
+    guard self.error == nil || error.code == .storeReplaced else { return false }
+    self.error = error
+    return true
   }
 
   /// Counts a change and returns the tasks that wait for one.

@@ -22,10 +22,14 @@ final class PersistedSpace: Sendable {
     var following: Task<Void, Never>?
     /// Number of that task. What a task with another number has read does not count any more.
     var followingNumber: UInt64 = 0
-    /// Whether the following has ended with an error.
-    var hasStopped = false
+    /// The error with which the following has ended; nil while the keyspace is followed.
+    var stopError: StoreError?
     /// Whether the following has ended with an error that may be over.
     var mayFollowAgain = false
+    /// Whether a task reloads.
+    var isReloading = false
+    /// The tasks that wait for the end of that, the earliest first.
+    var reloaders: [UnsafeContinuation<Void, Never>] = []
     var queue = SettingQueue()
   }
 
@@ -35,12 +39,17 @@ final class PersistedSpace: Sendable {
   /// Path and configuration for opening the store again; nil for a store that was given as a
   /// keyspace.
   let source: Source?
+  /// Whether the space is released with its last user, also when it has unsaved settings: its
+  /// store is in memory, and would not outlive the process anyway.
+  let isTransient: Bool
 
   init(
-    _ keyspace: Keyspace, _ contents: KeyspaceContents, place: String, source: Source?
+    _ keyspace: Keyspace, _ contents: KeyspaceContents, place: String, source: Source?,
+    isTransient: Bool = false
   ) {
     self.place = place
     self.source = source
+    self.isTransient = isTransient
     adopt(keyspace, contents)
   }
 
@@ -48,6 +57,7 @@ final class PersistedSpace: Sendable {
   init(_ obstacle: StoreError, place: String, source: Source?) {
     self.place = place
     self.source = source
+    isTransient = false
     state.withLock { $0.obstacle = obstacle }
   }
 
@@ -65,48 +75,6 @@ final class PersistedSpace: Sendable {
     if let keyspace { return keyspace }
     throw obstacle ?? StoreError(.closed, "the settings are not open", file: place)
   }
-
-  /// Returns the box that all properties for a key share.
-  func box<Value: Codable & Sendable>(_ key: PersistedKey<Value>) -> PersistedBox<Value> {
-    let name = Key(key.name)
-    while true {
-      let (known, stored, obstacle) = state.withLock {
-        ($0.boxes[name], $0.stored[name], $0.obstacle)
-      }
-      if let known { return shared(known, key) }
-      // Decoding runs the user's code, so it must not run under the lock.
-      let box = PersistedBox(key, stored, in: place, obstacle: obstacle)
-      let isNew = state.withLock { state in
-        guard state.boxes[name] == nil, state.stored[name]?.sequence == stored?.sequence,
-          (state.obstacle == nil) == (obstacle == nil)
-        else { return false }
-        state.boxes[name] = box
-        state.stored[name] = nil
-        return true
-      }
-      if isNew { return box }
-    }
-  }
-
-  /// Returns the existing box, or a separate box with an error when the existing one has another
-  /// type or version.
-  private func shared<Value>(
-    _ known: any SettingBox, _ key: PersistedKey<Value>
-  ) -> PersistedBox<Value> {
-    if let box = known as? PersistedBox<Value>, box.key.format.version == key.format.version {
-      return box
-    }
-    let obstacle = StoreError(
-      .decodingFailed,
-      "the setting '\(key.name)' is \(known.kind) elsewhere in this program, but here "
-        + "\(Value.self), version \(key.format.version); declare the key once, or name another",
-      file: place)
-    return PersistedBox(key, nil, in: place, obstacle: obstacle)
-  }
-}
-
-extension PersistedBox {
-  var kind: String { "\(Value.self), version \(key.format.version)" }
 }
 
 extension PersistedSpace {
@@ -125,6 +93,7 @@ extension PersistedSpace {
   /// Takes all settings that the task with a number has read, unless another task follows now.
   func takeAll(_ contents: KeyspaceContents, by number: UInt64) {
     takeAll(contents, always: false) { $0.followingNumber == number }
+    PersistedSpaces.shared.keepWhileUnsaved(self)
   }
 
   /// - Parameter begin: called under the lock; false when the settings do not count any more.
@@ -165,6 +134,7 @@ extension PersistedSpace {
       }
       box?.take(stored, always: false)
     }
+    PersistedSpaces.shared.keepWhileUnsaved(self)
   }
 
   /// Follows a keyspace in a task, which replaces the earlier one.
@@ -176,7 +146,7 @@ extension PersistedSpace {
   private func follow(_ first: KeyspaceFeed?, of keyspace: Keyspace, _ state: inout State) {
     let before = state.following
     state.followingNumber += 1
-    state.hasStopped = false
+    state.stopError = nil
     state.mayFollowAgain = false
     let number = state.followingNumber
     state.following = Task { [weak self] in
@@ -188,9 +158,9 @@ extension PersistedSpace {
         do throws(StoreError) {
           if let known = feed {
             let changes = try await known.next()
-            // The store is closed, or the task is cancelled.
-            if changes.isEmpty { return }
             guard let self else { return }
+            // The store is closed, or the task is cancelled.
+            if changes.isEmpty { return PersistedSpaces.shared.keepWhileUnsaved(self) }
             take(changes, by: number)
           } else {
             let contents = try await keyspace.contents()
@@ -217,11 +187,12 @@ extension PersistedSpace {
   func stopFollowing(_ number: UInt64, because error: StoreError) {
     let boxes = state.withLock { state -> [Key: any SettingBox] in
       guard state.followingNumber == number else { return [:] }
-      state.hasStopped = true
+      state.stopError = error
       state.mayFollowAgain = error.mayPass
       return state.boxes
     }
     for box in boxes.values { box.fail(error) }
+    PersistedSpaces.shared.keepWhileUnsaved(self)
   }
 
   /// Follows the store again if an error has ended that. The store has just done something without
@@ -241,6 +212,32 @@ extension PersistedSpace {
     }
     following?.cancel()
     await following?.value
+  }
+
+  /// Waits until no other task reloads. A second one would take settings that it read before the
+  /// first one's were used, also those of a store that was closed in between.
+  private func beginTurn() async {
+    await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+      let hasTurn = state.withLock { state in
+        if state.isReloading {
+          state.reloaders.append(continuation)
+          return false
+        }
+        state.isReloading = true
+        return true
+      }
+      if hasTurn { continuation.resume() }
+    }
+  }
+
+  /// Hands the turn of ``beginTurn()`` to the task that has waited longest.
+  private func endTurn() {
+    let next = state.withLock { state -> UnsafeContinuation<Void, Never>? in
+      guard state.reloaders.isEmpty else { return state.reloaders.removeFirst() }
+      state.isReloading = false
+      return nil
+    }
+    next?.resume()
   }
 
   /// Opens the store that is at the place now and takes all its settings.
@@ -265,11 +262,15 @@ extension PersistedSpace {
   /// Reads the stored setting of a key, and follows the store again if that has stopped. Opens the
   /// store if it is not open any more.
   func reload(_ key: Key, _ box: any SettingBox) async throws(StoreError) {
+    // A value that could not be saved may be discarded here.
+    defer { PersistedSpaces.shared.keepWhileUnsaved(self) }
     // Writes that are under way end first.
     await writingEnded()
+    await beginTurn()
+    defer { endTurn() }
     if let source, keyspace == nil || isOver { return try await reopen(source) }
     let keyspace = try openKeyspace()
-    if state.withLock({ $0.hasStopped }) {
+    if state.withLock({ $0.stopError != nil }) {
       let contents = try await keyspace.contents()
       await endFollowing()
       adopt(keyspace, contents)
@@ -366,6 +367,8 @@ extension PersistedSpace {
         return (state.keyspace, state.queue.pending, state.queue.askedCount)
       }
       if let keyspace { await write(pending, to: keyspace) }
+      // Before the waiters go on: they may be the last users of the space.
+      PersistedSpaces.shared.keepWhileUnsaved(self)
       let (over, isLast) = state.withLock { state in
         state.queue.doneCount = count
         let over = state.queue.waiters.filter { $0.count <= count }
@@ -380,73 +383,125 @@ extension PersistedSpace {
 
   /// Writes settings as one batch, so that the disk never has a state that the program did not.
   private func write(_ pending: [PendingSetting], to keyspace: Keyspace) async {
-    var encoded: [(setting: PendingSetting, bytes: [UInt8]?)] = []
-    var begun: [PendingSetting] = []
+    var encoded: [EncodedSetting] = []
+    var failed: Set<Key> = []
     for setting in pending where setting.box.beginSaving(setting.count) {
       do throws(StoreError) {
-        encoded.append((setting, try setting.encoded()))
-        begun.append(setting)
+        encoded.append(EncodedSetting(setting: setting, bytes: try setting.encoded()))
       } catch {
-        if setting.box.couldNotSave(setting.count, error) { keep(setting) }
+        if setting.box.couldNotSave(setting.count, error) { failed.insert(setting.key) }
       }
     }
-    if begun.isEmpty { return }
+    if !encoded.isEmpty {
+      let kept = await save(encoded, to: keyspace)
+      failed.formUnion(kept)
+    }
+    keep(pending.filter { failed.contains($0.key) })
+  }
+
+  /// Writes settings, and ends the attempt of each one.
+  ///
+  /// - Returns: the keys of the settings that must be kept for another attempt.
+  private func save(_ settings: [EncodedSetting], to keyspace: Keyspace) async -> [Key] {
     // The records end at this time or later: the clock is read again when they are written.
     let now = keyspace.store.expiryMilliseconds
     let expiry = keyspace.defaultExpiry.counted(from: now).milliseconds ?? 0
-    do throws(StoreError) {
-      let sequences = try await commit(encoded, to: keyspace)
-      for ((setting, bytes), sequence) in zip(encoded, sequences) {
+    let outcomes = await outcomes(of: settings, in: keyspace)
+    var kept: [Key] = []
+    var isAnySaved = false
+    for (encoded, outcome) in zip(settings, outcomes) {
+      let setting = encoded.setting
+      switch outcome {
+      case .success(let sequence):
+        isAnySaved = true
         setting.box.saved(
-          setting.count, at: sequence, isRecord: bytes != nil, expiry: expiry)
+          setting.count, at: sequence, isRecord: encoded.bytes != nil, expiry: expiry)
+      case .failure(let error):
+        if setting.box.couldNotSave(setting.count, error) { kept.append(setting.key) }
       }
-      // A value that is saved has no error any more, so it must have the later changes.
-      followAgain(keyspace)
-    } catch {
-      // A setting that is too large must not prevent the others from being saved.
-      guard begun.count > 1, error.code == .valueTooLarge || error.code == .keyTooLarge else {
-        for setting in begun where setting.box.couldNotSave(setting.count, error) {
-          keep(setting)
-        }
-        return
-      }
-      for setting in begun { await write([setting], to: keyspace) }
     }
+    // A value that is saved has no error any more, so it must have the later changes.
+    if isAnySaved {
+      followAgain(keyspace)
+    }
+    return kept
+  }
+
+  /// Commits settings as one batch, or one by one in their order where one batch would be too
+  /// large.
+  private func outcomes(
+    of settings: [EncodedSetting], in keyspace: Keyspace
+  ) async -> [Result<UInt64?, StoreError>] {
+    do throws(StoreError) {
+      return try await commit(settings, to: keyspace)
+    } catch {
+      guard settings.count > 1, error.isTooLarge else {
+        return settings.map { _ in .failure(error) }
+      }
+    }
+    var outcomes: [Result<UInt64?, StoreError>] = []
+    for setting in settings {
+      // The disk must not have a setting without those that were set before it. Only one that is
+      // too large is left out.
+      if case .failure(let error)? = outcomes.last, !error.isTooLarge {
+        outcomes.append(.failure(error))
+        continue
+      }
+      do throws(StoreError) {
+        let outcome = try await commit([setting], to: keyspace)
+        outcomes += outcome
+      } catch {
+        outcomes.append(.failure(error))
+      }
+    }
+    return outcomes
   }
 
   /// Commits settings as one batch. A setting that the store has already is not written.
   ///
   /// - Returns: for each setting the number of the record that it has in the store, or of a moment
   ///   at which it had none; nil where nothing was written. Each setting has its own number, which
-  ///   its record is compared with later.
+  ///   its record is compared with later. A setting that is too large has an error, and does not
+  ///   prevent the others from being saved.
+  /// - Throws: the error of the batch, of which nothing is written then.
   private func commit(
-    _ settings: [(setting: PendingSetting, bytes: [UInt8]?)], to keyspace: Keyspace
-  ) async throws(StoreError) -> [UInt64?] {
+    _ settings: [EncodedSetting], to keyspace: Keyspace
+  ) async throws(StoreError) -> [Result<UInt64?, StoreError>] {
     let receipt = Mutex<CommitReceipt?>(nil)
     let outcome = try await keyspace.commit(
       durability: nil, onVisible: { done in receipt.withLock { $0 = done } }
     ) { (batch) throws(StoreError) -> Result<(places: [PlaceOfSetting], count: Int), Never> in
       var places: [PlaceOfSetting] = []
-      for (setting, bytes) in settings {
+      for encoded in settings {
+        let (setting, bytes) = (encoded.setting, encoded.bytes)
         if let stored = bytes.flatMap({ Self.stored($0, setting, in: keyspace, &batch) }) {
           places.append(.record(stored.sequence.rawValue))
           continue
         }
         let count = batch.count
         let operation = KeyspaceOperation(key: setting.key, value: bytes)
-        try batch.add([operation], in: keyspace, expiring: keyspace.defaultExpiry)
+        do throws(StoreError) {
+          try batch.add([operation], in: keyspace, expiring: keyspace.defaultExpiry)
+        } catch {
+          guard error.isTooLarge else { throw error }
+          places.append(.refused(error))
+          continue
+        }
         // The setting's own operation comes after those of the keyspace's indexes.
         places.append(batch.count > count ? .operation(batch.count) : .absent)
       }
       return .success((places, batch.count))
     }
     let last = receipt.withLock { $0?.sequence?.rawValue }
+    // Only a write would find out that a store of one process has stopped writing for good.
+    if last == nil, let poison = keyspace.store.poison { throw poison }
     let (places, count) = outcome.get()
-    return places.map { (place) -> UInt64? in
+    return places.map { (place) -> Result<UInt64?, StoreError> in
       switch place {
-      case .record(let sequence): sequence
-      case .operation(let position): last.map { $0 - UInt64(count - position) }
-      case .absent: last
+      case .record(let sequence): .success(sequence)
+      case .operation(let position): .success(last.map { $0 - UInt64(count - position) })
+      case .absent: .success(last)
+      case .refused(let error): .failure(error)
       }
     }
   }
@@ -459,6 +514,8 @@ extension PersistedSpace {
     case operation(Int)
     /// The setting was removed, and had no record.
     case absent
+    /// The setting is too large for the store.
+    case refused(StoreError)
   }
 
   /// Returns what the store has for a setting, if a put of its bytes would change nothing.
@@ -484,13 +541,31 @@ extension PersistedSpace {
     return boxes.filter(\.value.isUnsaved).map(\.key.description).sorted()
   }
 
-  /// Keeps a setting for the next attempt, unless a newer one for its key is pending.
-  private func keep(_ setting: PendingSetting) {
+  /// Whether the store is open, or can be opened again. Otherwise nothing of the space is ever
+  /// saved.
+  var mayBeOpen: Bool { source != nil || !isOver }
+
+  /// Whether a setting was set and is not saved.
+  var hasUnsaved: Bool {
+    let boxes = state.withLock { $0.boxes }
+    return boxes.values.contains { $0.isUnsaved }
+  }
+
+  /// Keeps settings for the next attempt, in their order and before those that were set later. A
+  /// newer one for the same key replaces one of them.
+  private func keep(_ settings: [PendingSetting]) {
     state.withLock { state in
-      guard !state.queue.pending.contains(where: { $0.key == setting.key }) else { return }
-      state.queue.pending.insert(setting, at: 0)
+      let later = Set(state.queue.pending.map(\.key))
+      let kept = settings.filter { !later.contains($0.key) }
+      state.queue.pending.insert(contentsOf: kept, at: 0)
     }
   }
+}
+
+/// A setting with the bytes to be written; nil removes the key.
+private struct EncodedSetting: Sendable {
+  let setting: PendingSetting
+  let bytes: [UInt8]?
 }
 
 extension StoreError {
@@ -501,4 +576,7 @@ extension StoreError {
     default: true
     }
   }
+
+  /// Whether something is longer than the format allows.
+  fileprivate var isTooLarge: Bool { code == .valueTooLarge || code == .keyTooLarge }
 }

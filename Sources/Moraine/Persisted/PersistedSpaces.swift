@@ -30,13 +30,19 @@ final class PersistedSpaces: Sendable {
     var opened: [PersistedSpace] = []
     /// Spaces that were closed. Properties may still use them, and have values that are not saved.
     var closed: [Entry] = []
+    /// Spaces with settings that are not saved. The next set in the keyspace tries to save them
+    /// again, and the end of the process reports them, so they must outlive their properties. A
+    /// space whose store is over, and can be opened again, stays until a reload or the end of the
+    /// process.
+    var unsaved: [ObjectIdentifier: PersistedSpace] = [:]
 
     mutating func insert(
       _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String,
-      _ source: PersistedSpace.Source?
+      isTransient: Bool = false, _ source: PersistedSpace.Source?
     ) -> PersistedSpace {
       if let space = spaces[ID(keyspace)]?.space { return space }
-      let space = PersistedSpace(keyspace, contents, place: place, source: source)
+      let space = PersistedSpace(
+        keyspace, contents, place: place, source: source, isTransient: isTransient)
       spaces = spaces.filter { $0.value.space != nil }
       spaces[ID(keyspace)] = Entry(space: space)
       return space
@@ -103,9 +109,22 @@ final class PersistedSpaces: Sendable {
   ///
   /// - Returns: the existing space of the keyspace if there is one.
   func insert(
-    _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String
+    _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String, isTransient: Bool = false
   ) -> PersistedSpace {
-    state.withLock { $0.insert(keyspace, contents, place, nil) }
+    state.withLock { $0.insert(keyspace, contents, place, isTransient: isTransient, nil) }
+  }
+
+  /// Keeps a space if it has settings that are not saved, and otherwise lets it go. Called whenever
+  /// an attempt to save has ended, and when stored values may have replaced unsaved ones.
+  ///
+  /// Lock order: this lock, then the space's lock or that of a box. The look at the boxes and its
+  /// consequence are one step, so that the latest of several calls counts.
+  func keepWhileUnsaved(_ space: PersistedSpace) {
+    if space.isTransient { return }
+    state.withLock { state in
+      let isLasting = space.hasUnsaved && space.mayBeOpen
+      state.unsaved[ObjectIdentifier(space)] = isLasting ? space : nil
+    }
   }
 }
 
@@ -125,8 +144,9 @@ extension PersistedSpaces {
 
   /// Saves the settings that are not saved, and reports those that cannot be.
   private func end() {
-    let spaces = state.withLock { state in
-      (state.spaces.values + state.closed).compactMap(\.space) + state.opened
+    let spaces = state.withLock { state -> [PersistedSpace] in
+      let entries = Array(state.spaces.values) + state.closed
+      return entries.compactMap(\.space) + state.opened + Array(state.unsaved.values)
     }
     var seen: Set<ObjectIdentifier> = []
     let unsaved = spaces.filter {

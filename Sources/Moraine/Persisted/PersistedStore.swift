@@ -64,11 +64,13 @@ public struct PersistedStore: Sendable {
     space = try await PersistedSpaces.shared.space(in: keyspace)
   }
 
-  /// Returns settings in memory, for tests and previews. They are released with their last user.
+  /// Returns settings in memory, for tests and previews. They are released with their last user,
+  /// also those that could not be saved.
   public static func inMemory() -> PersistedStore {
     let (store, contents) = Store.emptyInMemory()
     let keyspace = Keyspace(store)
-    return PersistedStore(PersistedSpaces.shared.insert(keyspace, contents, "memory"))
+    return PersistedStore(
+      PersistedSpaces.shared.insert(keyspace, contents, "memory", isTransient: true))
   }
 
   /// The keyspace of the values; nil when the store could not be opened. Each value is stored under

@@ -50,7 +50,7 @@ extension Store {
   }
 
   /// Throws if this process has stopped writing for good.
-  private func throwPoison() throws(StoreError) {
+  func throwPoison() throws(StoreError) {
     if pipeline.hasPoison, let poison = pipeline.poison { throw poison }
   }
 

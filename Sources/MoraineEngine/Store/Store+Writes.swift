@@ -217,12 +217,14 @@ extension Store {
   ///
   /// - Returns: the sequence number up to which all operations are on stable storage.
   /// - Throws: `.poisoned` with the failure of the sync, `.closed`, `.usedAfterFork`; in a shared
-  ///   store `.locked` when another process has been writing for a minute.
+  ///   store `.locked` when another process has been writing for a minute. After a failure that
+  ///   has ended writing for good, ``poison``, also when all writes are on stable storage.
   @discardableResult
   public func sync() async throws(StoreError) -> SequenceNumber {
     try await passGate()
     guard engine != nil else { return .none }
     try engine!.checkProcess()
+    try throwPoison()
     try await catchUpAsWriter()
     try await pipeline.waitUntilAllDurable()
     return durableSequence

@@ -170,6 +170,18 @@ import Testing
     await #expect(throws: StoreError.self) { try await store.close() }
   }
 
+  /// Regression: in a store that is not shared, a sync of nothing returned.
+  @Test(arguments: [true, false])
+  func syncOfAReplacedStoreThrowsAlsoWhenAllIsDurable(_ isShared: Bool) async throws {
+    let ground = try await Ground(isShared ? .shared() : .testing())
+    try await ground.store.sync()
+    try ground.strike(.directoryMoved)
+    #expect(await ground.store.waitUntilPoisoned()?.code == .storeReplaced)
+    let error = await #expect(throws: StoreError.self) { try await ground.store.sync() }
+    #expect(error?.code == .storeReplaced)
+    await #expect(throws: StoreError.self) { try await ground.store.close() }
+  }
+
   /// Regression: `close` renamed its own manifest over that of the restored files, and reported
   /// success.
   @Test(arguments: [true, false])

@@ -18,6 +18,18 @@ private struct Account: Codable, Equatable, Sendable {
   static func == (one: Account, other: Account) -> Bool { one.id == other.id }
 }
 
+/// Sets a value of the default store when that is closed. The last property of the store ends
+/// here.
+private func setAfterClosing() async throws {
+  @Persisted("theme") var theme = "light"
+  theme = "dim"
+  try await $theme.save()
+  try await PersistedStore.default.keyspace?.store.close()
+  theme = "dark"
+  let error = await #expect(throws: StoreError.self) { try await $theme.save() }
+  #expect(error?.code == .closed)
+}
+
 /// What a set writes, and the sets that are not saved when the process ends.
 @Suite(.timeLimit(.minutes(10))) struct PersistedEndTests {
   @Test func equalValueIsNotWrittenAgain() async throws {
@@ -127,6 +139,27 @@ private struct Account: Codable, Equatable, Sendable {
     let text = String(decoding: result.standardErrorContent, as: UTF8.self)
     #expect(text.contains("not saved in keyspace 'settings': theme"), "\(text)")
     #expect(text.contains("close"), "\(text)")
+  }
+
+  /// Regression: the next property of the default store opened it again, and the settings of the
+  /// closed one were gone without a report.
+  @Test func processSaysWhichSetsWereLeftWhenTheStoreWasOpenedAgain() async throws {
+    let folder = try Folder()
+    let path = folder.url.path
+    let result = try await #require(
+      processExitsWith: .success, observing: [\.standardErrorContent]
+    ) { [path = path as String] in
+      setenv("MORAINE_SETTINGS", path, 1)
+      try await setAfterClosing()
+      @Persisted("other") var other = 0
+      other = 1
+      try await $other.save()
+      exit(0)
+    }
+    let text = String(decoding: result.standardErrorContent, as: UTF8.self)
+    #expect(text.contains("not saved in"), "\(text)")
+    #expect(text.contains(": theme"), "\(text)")
+    withExtendedLifetime(folder) {}
   }
 
   @Test func processSaysWhichSetsCameAfterItClosedItsSettings() async throws {

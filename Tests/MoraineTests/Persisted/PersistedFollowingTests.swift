@@ -46,6 +46,26 @@ import Testing
     }
   }
 
+  /// Regression: only the settings that existed when the following ended had its error.
+  @Test func settingThatIsCreatedAfterTheEndOfTheFollowingShowsTheError() async throws {
+    let store = PersistedStore.inMemory()
+    let keyspace = try #require(store.keyspace)
+    let space = store.space
+    let number = space.state.withLock { $0.followingNumber }
+    space.stopFollowing(number, because: StoreError(.io, "the system refuses a read"))
+    @Persisted("launches", in: store) var launches = 0
+    let projection = $launches
+    #expect(projection.error?.code == .io)
+    try await keyspace.set(Array("7".utf8), forKey: "launches")
+    try await store.save()
+    for await value in projection.values where value == 7 { break }
+    #expect(projection.error == nil)
+    #expect(launches == 7)
+    launches = 8
+    try await projection.save()
+    #expect(projection.error == nil)
+  }
+
   /// Regression: of several settings that one batch had saved, only the last one lost an error that
   /// was over.
   @Test func errorThatIsOverEndsForEachSettingOfABatch() async throws {

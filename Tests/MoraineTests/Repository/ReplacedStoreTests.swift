@@ -58,6 +58,38 @@ import Testing
     }
   }
 
+  /// Regression: in a store that is not shared, a set of the value that the store had ended the
+  /// error, and `save` returned. So did the removal of a setting that the store did not have.
+  @Test func saveOfNothingIntoAReplacedStoreThrows() async throws {
+    let folder = try Folder()
+    let store = try PersistedStore(directory: folder.url, configuration: Store.Configuration())
+    @Persisted(.theme, in: store) var theme
+    @Persisted("name", in: store) var name = "none"
+    theme = .dark
+    try await $theme.save()
+    let (projection, other) = ($theme, $name)
+    var values = projection.values.makeAsyncIterator()
+    #expect(await values.next() == .dark)
+    try await replace("settings.moraine", in: folder.url, .moved)
+    #expect(await values.next() == .dark, "the value comes once more, with an error")
+    #expect(projection.error?.code == .storeReplaced)
+    theme = .dark
+    let setting = await #expect(throws: StoreError.self) { try await projection.save() }
+    #expect(setting?.code == .storeReplaced)
+    #expect(projection.error?.code == .storeReplaced)
+    other.reset()
+    let removing = await #expect(throws: StoreError.self) { try await other.save() }
+    #expect(removing?.code == .storeReplaced)
+    #expect(other.error?.code == .storeReplaced)
+    #expect(name == "none")
+    try await projection.reload()
+    #expect(theme == .light)
+    theme = .sepia
+    try await projection.save()
+    #expect(other.error == nil)
+    try await store.close()
+  }
+
   @Test func settingsReportAReplacementDuringASuspensionAndReloadContinues() async throws {
     let folder = try Folder()
     let settings = try PersistedStore(directory: folder.url)
