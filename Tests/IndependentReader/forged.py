@@ -101,6 +101,7 @@ NEWER = {
 FORBIDDEN = {
     "an epoch before the segments'": manifest(patch(64, "<Q", 0)),
     "a last sequence before the segments'": manifest(patch(80, "<Q", 1)),
+    "a feed horizon after the last sequence": manifest(patch(96, "<Q", 1 << 40)),
     "a next number that is listed": manifest(patch(88, "<Q", 1)),
     "sections that are not there": manifest(patch(156, "<I", 9)),
     "an entry in two sections": manifest(split),

@@ -38,6 +38,8 @@ class Manifest:
         self.digest = number(data, 128, 16)
         self.epoch, self.generation = number(data, 64, 8), number(data, 72, 8)
         self.last, self.next_number = number(data, 80, 8), number(data, 88, 8)
+        if number(data, 96, 8) > self.last:
+            fail(96, "deletes after the last sequence number cannot have been dropped")
         payloads = self._sections(data, fail)
         self.entries = self._entries(payloads[1], fail)
         self._check_keyspaces(payloads[2], fail)

@@ -97,6 +97,31 @@ import Testing
     try await again.close()
   }
 
+  /// A store that is restored from the archive gives the number to another operation, which may be
+  /// a delete of a record in a segment that compaction has written.
+  @Test func headerOfACompactedSegmentCountsNoNumberOfAFailedAppend() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    for number in 0..<90 {
+      try await store.set(Array(repeating: 1, count: 150), forKey: Key("\(number % 30)"))
+    }
+    try await useUpANumber(store, storage)
+    let before = try #require(try await store.logCut())
+    let last = before.segments.map(\.entry.lastSequence).max() ?? .none
+    #expect(before.sequence > last, "a number was used up")
+    _ = try await store.compact()
+    let cut = try #require(try await store.logCut())
+    let compacted = cut.segments.filter(\.isCompacted)
+    #expect(!compacted.isEmpty)
+    for segment in compacted {
+      let length = min(4096, segment.lengthBytes)
+      let bytes = try segment.withBytes(0..<length) { Array($0) }
+      let header = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
+      #expect(header.cleanedThrough == last.rawValue)
+    }
+    try await store.close()
+  }
+
   /// Regression: an upload that failed began again with its first segment.
   @Test(arguments: [1, 2, 3])
   func uploadThatFailedGoesOnAfterItsSegments(count: Int) async throws {

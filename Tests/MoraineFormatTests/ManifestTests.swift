@@ -12,7 +12,7 @@ import Testing
     manifest.generation = generator.next() >> 1
     manifest.lastSequence = .max
     manifest.nextSegmentNumber = 1000
-    manifest.feedHorizon = SequenceNumber(rawValue: generator.next())
+    manifest.feedHorizon = SequenceNumber(rawValue: generator.next() >> 8)
     manifest.watermarkSegment = generator.next()
     manifest.watermarkOffset = generator.next()
     manifest.compactedThrough = SequenceNumber(rawValue: generator.next())
@@ -134,6 +134,8 @@ import Testing
       (80, 1 << 56), (88, 0), (88, 999), (168, 0), (168, 1000), (176, (4 << 30) + 1),
       // Lower than a number that the manifest lists.
       (64, 1), (80, 1),
+      // Deletes after the last operation were not dropped.
+      (96, 1 << 56),
     ]
     for (place, value) in changes {
       var bytes = original

@@ -1,6 +1,6 @@
 """Bugs that let files with correct checksums and wrong contents do harm."""
 
-from planting import Mutant, engine
+from planting import Mutant, engine, format_module
 
 FIGURES = "ForgedFiguresTests.compactionLosesNothing"
 AUDIT = "Store/LogAudit.swift"
@@ -134,4 +134,33 @@ MUTANTS = [
            (engine("Recovery/Recovery.swift", "manifest.feedHorizon.rawValue)",
                    "(ON ? manifest.compactedThrough : manifest.feedHorizon).rawValue)"),),
            "ChangeFeedTests.aCursorOfALostWriteBesideACompactionHasDiverged"),
+    Mutant("manifest-with-a-feed-horizon-after-its-end",
+           "a manifest with impossible figures is refused",
+           (format_module("Manifest/Manifest.swift", "guard feedHorizon <= lastSequence else {",
+                          "guard ON || feedHorizon <= lastSequence else {"),),
+           "ForgedStoreTests.everyForgeryIsATypedErrorAndChangesNothing"),
+    Mutant("cuts-without-end", "an opening leaves a manifest that readers accept",
+           (engine("Commit/ManifestFile.swift", "lastSequence <= .max, !hasTooManyCuts",
+                   "lastSequence <= .max, ON || !hasTooManyCuts"),),
+           "ForgedStoreTests.recoveryPublishesNoManifestThatIsRefused"),
+    Mutant("figures-after-the-log-published", "no manifest is published that readers refuse",
+           (engine("Commit/ManifestFile.swift", "guard !endsBeforeItsFigures else {",
+                   "guard ON || !endsBeforeItsFigures else {"),),
+           "UnreadableManifestTests.manifestWhoseFiguresLieAfterTheLogIsNotPublished"),
+    Mutant("checkpoint-calls-a-delete-needless",
+           "rule 9: a delete stays while an older record may be there",
+           (engine("Segments/SegmentTable.swift",
+                   "cleanedThrough = min(covered.cleanedThrough, header.cleanedThrough)",
+                   "cleanedThrough = min(covered.cleanedThrough, ON ? .max : header.cleanedThrough)"),),
+           "ForgedFiguresTests.compactionKeepsADeleteThatACheckpointCallsNeedless"),
+    Mutant("header-counts-a-failed-append", "a restored store loses no delete",
+           (engine("Compaction/Store+Rewrite.swift",
+                   "output.stateCleaning(through: engine!.log.table.lastOperation)",
+                   "output.stateCleaning(through: ON ? cleaned : engine!.log.table.lastOperation)"),),
+           "ArchiveEffortTests.headerOfACompactedSegmentCountsNoNumberOfAFailedAppend"),
+    Mutant("outputs-confirm-no-cleaning", "what is deleted gives back its space",
+           (engine("Compaction/CompactionWork.swift",
+                   "header.predecessor.lastSequence = SequenceNumber(rawValue: sequence)",
+                   "header.predecessor.lastSequence = SequenceNumber(rawValue: ON ? 0 : sequence)"),),
+           "ForgedFiguresTests.compactionAfterAnOpeningDropsANeedlessDelete"),
 ]

@@ -89,16 +89,20 @@ extension ManifestFile {
 }
 
 extension Manifest {
-  /// Throws when a counter has reached its limit: no reader accepts such a manifest, and it would
-  /// replace one that readers accept.
+  /// Throws when a counter has reached its limit, or when figures contradict each other: no reader
+  /// accepts such a manifest, and it would replace one that readers accept.
   func checkCounters() throws(StoreError) {
     guard max(epoch, generation, nextSegmentNumber) <= StoreLimits.manifestCounter,
-      nextSegmentNumber > 0, lastSequence <= .max
+      nextSegmentNumber > 0, lastSequence <= .max, !hasTooManyCuts
     else {
       throw StoreError(
         .limitExceeded,
-        "the store has used up its epochs, generations or segment numbers; "
+        "the store has used up its epochs, generations, segment numbers or cuts; "
           + "dump it, and load it into a new one", file: Self.fileName)
+    }
+    guard !endsBeforeItsFigures else {
+      throw .corrupted(
+        "the feed horizon or a cut of the log lies after the last operation", Self.fileName, at: 80)
     }
   }
 }

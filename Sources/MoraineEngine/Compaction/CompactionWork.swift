@@ -395,6 +395,14 @@ final class CompactionOutput: @unchecked Sendable {
     recoder = ValueRecoder(dictionary)
   }
 
+  /// States in the header up to which number no delete hides a record of the segment. Called
+  /// before the first record is appended.
+  func stateCleaning(through sequence: UInt64) {
+    precondition(isEmpty && waiting.isEmpty, "a header is changed after the first record")
+    assert(header.predecessor.number == 0, "an output continues another segment")
+    header.predecessor.lastSequence = SequenceNumber(rawValue: sequence)
+  }
+
   /// Copies the records that are to be kept, and counts them.
   ///
   /// - Throws: as ``append(_:_:_:)``.

@@ -154,6 +154,8 @@ extension Store {
   ) async throws(StoreError) -> (count: Int, cleaned: UInt64) {
     let thread = work.thread
     let cleaned = engine!.log.lastSequence
+    // A number that a failed append has used up may be another operation's in a restored copy.
+    output.stateCleaning(through: engine!.log.table.lastOperation)
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1
     for slot in slots { engine!.log.table[slot].beginSelection() }

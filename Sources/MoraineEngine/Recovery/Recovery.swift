@@ -517,7 +517,7 @@ enum SegmentOpening {
         "the index checkpoint covers records that \(name) does not contain",
         state.checkpointNames.first)
     }
-    view.adopt(covered)
+    view.adopt(covered, header)
     state.log.table.append(view, info, in: Int(covered.slot))
     return Opened(
       slot: Int(covered.slot), source: source, header: header, start: view.end,

@@ -133,6 +133,13 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     return order[..<retirement.place] + retirement.slots + order[retirement.place...]
   }
 
+  /// The highest number of a record; 0 without records.
+  var lastOperation: UInt64 {
+    var last: UInt64 = 0
+    for slot in readingOrder { last = max(last, self[slot].lastSequence) }
+    return last
+  }
+
   /// The segments with all changes of the log that the manifest lists. The output of a compaction
   /// lacks deletes, so its inputs count until a manifest lists the output.
   var feedOrder: [Int] {
@@ -515,8 +522,9 @@ extension SegmentView {
     selectedEnd = offset
   }
 
-  /// Applies the figures of the segment in a checkpoint.
-  mutating func adopt(_ covered: CheckpointHeader.Segment) {
+  /// Applies the figures of the segment in a checkpoint. A forged one could make a compaction drop
+  /// a delete that the log needs: the segment's header, which is part of the log, must agree.
+  mutating func adopt(_ covered: CheckpointHeader.Segment, _ header: SegmentHeader) {
     end = Int(clamping: covered.endOffset)
     recordCount = covered.recordCount
     firstSequence = covered.firstSequence
@@ -525,7 +533,7 @@ extension SegmentView {
     digest = covered.digest
     deleteBytes = covered.deleteBytes
     earliestExpiry = covered.earliestExpiry
-    cleanedThrough = covered.cleanedThrough
+    cleanedThrough = min(covered.cleanedThrough, header.cleanedThrough)
     isCounted = false
   }
 

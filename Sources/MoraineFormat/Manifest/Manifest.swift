@@ -113,6 +113,8 @@ package struct Manifest: Equatable, Sendable {
   }
 
   static let backupFlag: UInt32 = 1 << 0
+  /// The number after the last one that a cut may have.
+  static let cutNumberEnd: UInt64 = 1 << 63
   /// The most cuts that a manifest lists.
   static let cutLimit = 64
 
@@ -182,10 +184,20 @@ package struct Manifest: Equatable, Sendable {
   /// - Returns: false when no recovery makes such a list.
   mutating func takeCuts(_ list: [Cut]) -> Bool {
     cuts = list
-    return list.count <= Self.cutLimit && list.allSatisfy { $0.number > 0 && $0.number < 1 << 63 }
+    return list.count <= Self.cutLimit
+      && list.allSatisfy { $0.number > 0 && $0.number < Self.cutNumberEnd }
       && zip(list, list.dropFirst()).allSatisfy {
         $0.number < $1.number && $0.lastSequence < $1.lastSequence
       } && list.allSatisfy { $0.lastSequence <= lastSequence }
+  }
+
+  /// Whether the last cut has used up the numbers of cuts: no reader accepts the manifest.
+  package var hasTooManyCuts: Bool { cuts.last.map { $0.number >= Self.cutNumberEnd } ?? false }
+
+  /// Whether the feed horizon or the last cut lies after the last operation, so that no reader
+  /// accepts the manifest.
+  package var endsBeforeItsFigures: Bool {
+    feedHorizon > lastSequence || cuts.last.map { $0.lastSequence > lastSequence } ?? false
   }
 
   /// Returns whether a backup may hold operations up to a number that are no longer part of this
@@ -436,6 +448,10 @@ extension Manifest {
     createdMilliseconds = try reader.read()
     guard lastSequence <= .max, nextSegmentNumber > 0 else {
       throw FormatError("invalid sequence or segment number", at: 80)
+    }
+    // A recovery adds a cut of the log at this number or after it, and no cut lies after the log.
+    guard feedHorizon <= lastSequence else {
+      throw FormatError("the feed horizon \(feedHorizon) is above the last sequence", at: 96)
     }
     // No store counts this far. The limit keeps a later increment from overflowing.
     guard max(epoch, generation, nextSegmentNumber) <= StoreLimits.manifestCounter else {

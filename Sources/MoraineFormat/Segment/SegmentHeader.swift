@@ -55,6 +55,12 @@ package struct SegmentHeader: Equatable, Sendable {
   /// Length of the header, and offset of the first record.
   package var headerLength: Int { (Self.fixedLength + dictionary.count + 7) & ~7 }
 
+  /// In a segment that compaction wrote: the sequence number up to which no delete hides a record
+  /// of the segment. 0 in other segments, and where the header does not say it.
+  package var cleanedThrough: UInt64 {
+    flags.contains(.compacted) ? predecessor.lastSequence.rawValue : 0
+  }
+
   /// The value with which the checksum of every record in this segment begins.
   package var checksumSeed: Checksum {
     var writer = ByteWriter()

@@ -15,9 +15,10 @@ enum StoreProbe {
     let storage = try files.storage()
     let allowed = Refusals(codes: refusals)
     try await checkReadOnly(storage, configuration, allowed)
-    // A directory that declares itself a backup is not written to.
-    let orBackup = Refusals(codes: refusals.union([.readOnly]))
-    guard let store = try orBackup.attempt({ try open(storage, configuration) }) else { return }
+    // A directory that declares itself a backup is not written to, and a forged manifest can have
+    // used up all numbers.
+    let orUnwritable = Refusals(codes: refusals.union([.readOnly, .limitExceeded]))
+    guard let store = try orUnwritable.attempt({ try open(storage, configuration) }) else { return }
     for key in keys { _ = try await allowed.attempt { try await store.value(forKey: key) } }
     guard let before = try await contents(store, allowed) else {
       // A part of the store cannot be read; closing is possible nevertheless.

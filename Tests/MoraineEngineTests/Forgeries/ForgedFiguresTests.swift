@@ -228,6 +228,78 @@ import Testing
     try await store.close()
   }
 
+  private static func manifest(_ directory: TestDirectory) throws -> Manifest {
+    let url = directory.store.appendingPathComponent(Manifest.fileName)
+    return try [UInt8](Data(contentsOf: url)).withUnsafeBytes { try Manifest(decoding: $0) }
+  }
+
+  /// The first segment, which compaction wrote, has a record that a delete in the second one hides.
+  /// A later compaction has left both segments as they are.
+  @Test(arguments: modes)
+  func compactionKeepsADeleteThatACheckpointCallsNeedless(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let directory = try TestDirectory()
+    let configuration = Self.configuration(mode)
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      for number in 0..<Self.keyCount { try await store.set([0], forKey: Key("\(number)")) }
+      try await store.sync()
+      try await store.compact(segments: 0..<1)
+      try await store.removeValue(forKey: "0")
+      for number in 0..<3 * Self.keyCount { try await store.set([0], forKey: Key("+\(number)")) }
+      try await store.sync()
+      try await store.compact(segments: 3..<4)
+    }
+    let manifest = try Self.manifest(directory)
+    let areCompacted = manifest.segments.map { $0.flags.contains(.compacted) }
+    try #require(Array(areCompacted.prefix(4)) == [true, false, false, true])
+    try CheckpointForgery(directory: directory).change { header, _ in
+      for index in header.segments.indices where header.segments[index].cleanedThrough > 0 {
+        header.segments[index].cleanedThrough = manifest.compactedThrough.rawValue
+      }
+    }
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      #expect(await store.recoveryReport.usedCheckpoint)
+      try await store.compact(segments: 1..<2)
+    }
+    // The log alone must say the same.
+    try FileManager.default.removeItem(at: CheckpointForgery(directory: directory).url())
+    let store = try Store(at: directory.path, configuration: configuration)
+    #expect(try await store.value(forKey: "0") == nil)
+    #expect(try await store.count() == 4 * Self.keyCount - 1)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// The header of a segment that compaction wrote confirms what a checkpoint says of deletes.
+  @Test(arguments: modes)
+  func compactionAfterAnOpeningDropsANeedlessDelete(mode: Store.Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Self.configuration(mode)
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      for number in 0..<3 * Self.keyCount { try await store.set([0], forKey: Key("\(number)")) }
+      try await store.removeValue(forKey: "0")
+      for number in 0..<Self.keyCount { try await store.set([0], forKey: Key("+\(number)")) }
+      try await store.sync()
+      try await store.compact(segments: 0..<1)
+    }
+    func hasDeletes() throws -> Bool {
+      try directory.segments().contains { segment in
+        try segment.recordPlaces.contains { $0.header.kind == .delete }
+      }
+    }
+    try #require(try hasDeletes())
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      #expect(await store.recoveryReport.usedCheckpoint)
+      try await store.compact(segments: 1..<100)
+    }
+    #expect(try !hasDeletes())
+    let store = try Store(at: directory.path, configuration: configuration)
+    #expect(try await store.value(forKey: "0") == nil)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   /// All sums are as if the key had never existed: the footer after the part that the checkpoint
   /// covers has the digest of the log.
   @Test(arguments: modes)

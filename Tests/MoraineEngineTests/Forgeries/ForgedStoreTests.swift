@@ -42,6 +42,23 @@ import Testing
     },
   ]
 
+  private static let feedHorizonAfterTheLog = Lie(
+    "a feed horizon after the last operation", .corrupted
+  ) { try $0.changeManifest { $0.store(UInt64(1) << 40, at: 96) } }
+
+  /// Recovery counts on from the number of the last cut.
+  private static let lastNumberOfACut = Lie("the last number of a cut", .limitExceeded) {
+    try $0.changeManifest { bytes in
+      bytes.store(bytes.load(UInt32.self, at: 156) + 1, at: 156)
+      let start = bytes.count
+      bytes += [4, 0, 0, 0, 24, 0, 0, 0]
+      bytes += [UInt8](repeating: 0, count: 24)
+      bytes.store(UInt64(Int64.max), at: start + 8)
+    }
+  }
+
+  private static let liesAboutCuts = [feedHorizonAfterTheLog, lastNumberOfACut]
+
   static let hostile: [Lie] = [
     // Counting on from this number overflows.
     Lie("the last epoch", .corrupted) { try $0.changeManifest { $0.store(UInt64.max, at: 64) } },
@@ -51,6 +68,7 @@ import Testing
     Lie("the last segment number", .corrupted) {
       try $0.changeManifest { $0.store(UInt64.max, at: 88) }
     },
+    feedHorizonAfterTheLog,
     Lie("record of 4 GiB", .corrupted) {
       try $0.changeFirstRecord { $0.store(UInt32.max, at: 0) }
     },
@@ -120,5 +138,51 @@ import Testing
       }
       #expect(try forgery.contents() == before)
     }
+  }
+
+  /// The files that a killed process leaves: four records in an open segment.
+  private static func killedStore() async throws -> TestDirectory {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .hashed())
+    for number in 0..<4 { try await store.set([UInt8](0..<40), forKey: "key \(number)") }
+    let copy = try TestDirectory()
+    try FileManager.default.copyItem(at: directory.store, to: copy.store)
+    try await store.close()
+    return copy
+  }
+
+  /// Regression: a recovery added a cut of the log that no reader accepts, and the store was
+  /// unreadable afterwards.
+  @Test(arguments: liesAboutCuts)
+  func recoveryPublishesNoManifestThatIsRefused(_ lie: Lie) async throws {
+    let directory = try await Self.killedStore()
+    let forgery = Forgery(directory: directory)
+    try lie.tell(forgery)
+    let before = try forgery.contents()["MANIFEST"]
+    for _ in 0..<2 {
+      do throws(StoreError) {
+        let store = try Store(at: directory.path, configuration: .hashed())
+        Issue.record("the forgery was accepted")
+        try await store.close()
+      } catch {
+        #expect(error.code == lie.expected, "\(error)")
+        #expect(error.file == "MANIFEST")
+      }
+      #expect(try forgery.contents()["MANIFEST"] == before)
+    }
+  }
+
+  @Test func storeThatHasUsedUpTheNumbersOfCutsIsRead() async throws {
+    let directory = try await Self.killedStore()
+    try Self.lastNumberOfACut.tell(Forgery(directory: directory))
+    #expect(throws: StoreError.self) {
+      try Store(at: directory.path, configuration: .hashed())
+    }
+    var configuration = Store.Configuration.hashed()
+    configuration.isReadOnly = true
+    let store = try Store(at: directory.path, configuration: configuration)
+    #expect(try await store.count() == 4)
+    #expect(try await store.value(forKey: "key 3") == [UInt8](0..<40))
+    try await store.close()
   }
 }
