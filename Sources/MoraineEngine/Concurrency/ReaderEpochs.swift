@@ -8,6 +8,8 @@ enum EpochWord: Hashable {
   case parity
   /// Number of the readers of one slot that read now, by the parity with which they began.
   case readers(slot: Int, parity: UInt64)
+  /// 1 when a reader has asked for another look at the counts.
+  case request
 }
 
 /// The protocol by which readers use an object without a lock, and one thread at a time replaces
@@ -93,6 +95,37 @@ extension ExchangingMemory where Place == EpochWord {
   }
 }
 
+/// The looks at the counts when readers leave. A reader that leaves while another thread has the
+/// lock of the looks does not wait for the lock, and its leaving is not missed either.
+///
+/// A reader asks for a look, and then tries to take the lock. Each thread that has had the lock,
+/// for any purpose, takes the request after it has unlocked. Both steps are exchanges of one word,
+/// so they have one order, and each acquires what came before the earlier ones. Consider a reader
+/// that finds the lock taken. The thread that has it takes the request later than the reader has
+/// asked: otherwise its unlocking, which comes before it takes the request, would also come before
+/// the attempt, and the attempt would not find its lock. So that thread takes the request, or
+/// another one does before. The thread that takes a request has the lock and looks at the counts
+/// next, or it asks again, and the same holds for its attempt. The thread that looks has acquired
+/// the request, so it sees that the reader has left.
+extension ExchangingMemory where Place == EpochWord {
+  /// Returns whether a reader that has left may be the one for which the thread that looks at the
+  /// counts waits. Called after a sequentially consistent fence that follows the leaving.
+  ///
+  /// A look waits for readers of the parity that no new reader takes. A fence lies between the
+  /// change of the parity and the look, and another one between the leaving and this load. So if a
+  /// look after the change has counted the reader, this load returns the changed parity. The
+  /// readers of the present parity need not look, and so the requests end although readers come all
+  /// the time.
+  @inline(__always)
+  func mayBeAwaited(parity: UInt64) throws(Stop) -> Bool { try load(relaxed: .parity) != parity }
+
+  /// Asks for a look at the counts.
+  func requestLook() throws(Stop) { _ = try exchange(1, in: .request) }
+
+  /// Returns whether a reader has asked for a look since the last call.
+  func takeRequest() throws(Stop) -> Bool { try exchange(0, in: .request) == 1 }
+}
+
 /// The words of a set of readers, in this process's memory.
 ///
 /// Safety of `@unchecked Sendable`: every word is atomic.
@@ -104,7 +137,7 @@ final class ReaderEpochs: @unchecked Sendable, ExchangingMemory {
   static let slotCount = 32
   /// Two cache lines: some processors fetch two together.
   private static let wordsPerSlot = 16
-  private static let wordCount = (slotCount + 2) * wordsPerSlot
+  private static let wordCount = (slotCount + 3) * wordsPerSlot
   private let words: UnsafeMutablePointer<Atomic<UInt64>>
 
   init() {
@@ -122,8 +155,9 @@ final class ReaderEpochs: @unchecked Sendable, ExchangingMemory {
     switch place {
     case .current: words
     case .parity: words + Self.wordsPerSlot
+    case .request: words + 2 * Self.wordsPerSlot
     case .readers(let slot, let parity):
-      words + ((slot &+ 2) &* Self.wordsPerSlot &+ Int(truncatingIfNeeded: parity))
+      words + ((slot &+ 3) &* Self.wordsPerSlot &+ Int(truncatingIfNeeded: parity))
     }
   }
 

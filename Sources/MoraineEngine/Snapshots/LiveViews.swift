@@ -133,18 +133,26 @@ final class LiveViews: @unchecked Sendable {
     UnsafeRawPointer(bitPattern: UInt(bits)).map { Unmanaged.fromOpaque($0) }
   }
 
+  /// Calls the body while the lock is held. Afterwards looks at the counts for the readers that
+  /// left during that time, and could not look themselves: see ``ReaderEpochs``.
+  private func locked<Result: Sendable>(_ body: (inout Retirement) -> Result) -> Result {
+    let result = retirement.withLock { body(&$0) }
+    if epochs.takeRequest() { releaseRetired() }
+    return result
+  }
+
   /// Whether the store has readers.
-  var areWanted: Bool { retirement.withLock { $0.readerCount > 0 } }
+  var areWanted: Bool { locked { $0.readerCount > 0 } }
 
   /// Calls the body while the lock is held, as a thread of a parent may hold it during a fork; for
   /// tests.
-  func whileLocked(_ body: () -> Void) { retirement.withLock { _ in body() } }
+  func whileLocked(_ body: () -> Void) { locked { _ in body() } }
 
   /// Records a reader.
   ///
   /// - Returns: whether it is the only one.
   func begin() -> Bool {
-    retirement.withLock { state in
+    locked { state in
       state.readerCount += 1
       return state.readerCount == 1
     }
@@ -152,7 +160,7 @@ final class LiveViews: @unchecked Sendable {
 
   /// Records the end of a reader. The last one ends the view.
   func end() {
-    let released = retirement.withLock { state in
+    let released = locked { state in
       precondition(state.readerCount > 0, "a reader ends twice")
       state.readerCount -= 1
       if state.readerCount == 0 { replace(by: nil, &state) }
@@ -164,7 +172,7 @@ final class LiveViews: @unchecked Sendable {
   /// Replaces the view, unless the last reader has ended. Only the store's actor calls this
   /// function.
   func publish(_ view: LiveView) {
-    let released = retirement.withLock { state in
+    let released = locked { state in
       if state.readerCount > 0 { replace(by: view, &state) }
       return advance(&state)
     }
@@ -218,7 +226,9 @@ final class LiveViews: @unchecked Sendable {
       }
       epochs.leave(slot: slot, parity: parity)
       epochs.sequentiallyConsistentFence()
-      if hasRetired.load(ordering: .relaxed) { releaseRetired() }
+      if hasRetired.load(ordering: .relaxed), epochs.mayBeAwaited(parity: parity) {
+        releaseRetired()
+      }
       if case .done(let value) = try result.get() { return value }
       // A batch is being added, or the index is being frozen: a millisecond or less, unless the
       // writer's thread does not run.
@@ -243,8 +253,18 @@ final class LiveViews: @unchecked Sendable {
 
   @inline(never)
   private func releaseRetired() {
-    // The thread that has the lock looks at the counts, or another read does.
-    let released = retirement.withLockIfAvailable { advance(&$0) }
-    for view in released ?? [] { view.release() }
+    repeat {
+      epochs.requestLook()
+      let looked = retirement.withLockIfAvailable { state in
+        // Before the look, which sees that those readers have left that asked.
+        _ = epochs.takeRequest()
+        return advance(&state)
+      }
+      // The thread that has the lock takes the request.
+      guard let released = looked else { return }
+      for view in released { view.release() }
+      // Two threads that take each other's requests could go on for ever. When all is released, a
+      // request that is left costs one more look later.
+    } while hasRetired.load(ordering: .relaxed) && epochs.takeRequest()
   }
 }

@@ -13,6 +13,7 @@ import Testing
       switch word {
       case .current: 0
       case .parity: 1
+      case .request: 6
       case .readers(let slot, let parity): 2 + 2 * slot + Int(parity)
       }
     }
@@ -105,6 +106,85 @@ import Testing
     let outcomes = Self.outcomes(
       [Self.reader(slot: 0, 1), Self.writer(1, slots: 1)], without: .sequentiallyConsistent)
     #expect(Self.usesOfReleased(outcomes) > 0)
+  }
+
+  /// The lock of the looks: 1 while a thread has it.
+  private static let lockWord = 7
+  /// 1 when a look has seen that the reader has left. Only the thread with the lock uses it.
+  private static let seenWord = 5
+
+  /// A look at the count of the reader, by the thread that has the lock.
+  ///
+  /// - Returns: whether a look has seen that the reader has left.
+  private static func look(
+    _ words: Epochs, _ thread: ModelThread
+  ) throws(ModelThread.Stop) -> Bool {
+    if try words.hasNoReaders(slots: 1, parity: 0) { try thread.store(1, relaxed: seenWord) }
+    let isSeen = try thread.load(relaxed: seenWord) == 1
+    try thread.store(0, releasing: lockWord)
+    return isSeen
+  }
+
+  /// Looks at the count unless another thread has the lock.
+  private static func lookIfUnlocked(
+    _ words: Epochs, _ thread: ModelThread, asks: Bool
+  ) throws(ModelThread.Stop) {
+    while true {
+      if asks { try words.requestLook() }
+      guard try thread.exchange(1, in: lockWord) == 0 else { return }
+      if asks { _ = try words.takeRequest() }
+      let isSeen = try look(words, thread)
+      guard asks, !isSeen, try words.takeRequest() else { return }
+    }
+  }
+
+  /// Returns whether the reader has been seen to leave when both threads have ended. At first the
+  /// reader reads, and the writer has the lock and has changed the parity.
+  private static func seen(asks: Bool) -> Set<UInt64> {
+    let reader: Interleavings.Program = { (thread) throws(ModelThread.Stop) in
+      let words = Epochs(thread: thread)
+      try words.leave(slot: 0, parity: 0)
+      try words.sequentiallyConsistentFence()
+      try lookIfUnlocked(words, thread, asks: asks)
+      return []
+    }
+    let writer: Interleavings.Program = { (thread) throws(ModelThread.Stop) in
+      let words = Epochs(thread: thread)
+      _ = try look(words, thread)
+      if asks, try words.takeRequest() { try lookIfUnlocked(words, thread, asks: asks) }
+      return []
+    }
+    var initial = Dictionary(uniqueKeysWithValues: (0..<12).map { ($0, UInt64(0)) })
+    (initial[1], initial[2], initial[lockWord]) = (1, 1, 1)
+    let outcomes = Interleavings(programs: [reader, writer], initial: initial).outcomes()
+    return Set(outcomes.map { $0.memory.last(seenWord) })
+  }
+
+  @Test func leavingBesideALookIsNotMissed() {
+    #expect(Self.seen(asks: true) == [1])
+  }
+
+  @Test func theModelFindsAMissedLeavingWithoutRequests() {
+    #expect(Self.seen(asks: false) == [0, 1])
+  }
+
+  /// A reader that a look has counted looks itself when it has left.
+  @Test func readerThatIsAwaitedKnowsIt() {
+    let reader: Interleavings.Program = { (thread) throws(ModelThread.Stop) in
+      let words = Epochs(thread: thread)
+      let (parity, _) = try words.enter(slot: 0)
+      try words.leave(slot: 0, parity: parity)
+      try words.sequentiallyConsistentFence()
+      return [try words.mayBeAwaited(parity: parity) ? 1 : 0]
+    }
+    let writer: Interleavings.Program = { (thread) throws(ModelThread.Stop) in
+      let words = Epochs(thread: thread)
+      _ = try words.replace(by: 2)
+      return [try words.advance(.begun, slots: 1) == .changed ? 1 : 0]
+    }
+    let outcomes = Self.outcomes([reader, writer])
+    #expect(outcomes.contains { $0.answers == [[1], [1]] })
+    #expect(!outcomes.contains { $0.answers == [[0], [1]] })
   }
 
   private struct Recent: WordMemory {

@@ -220,6 +220,59 @@ import Testing
     try await store.close()
   }
 
+  /// A reference that does not keep the view.
+  ///
+  /// Safety of `@unchecked Sendable`: the reference is not changed, and reading it is atomic.
+  private final class ViewReference: @unchecked Sendable {
+    private weak var view: LiveView?
+
+    init(_ view: LiveView) { self.view = view }
+
+    var isAlive: Bool { view != nil }
+  }
+
+  private static func publishView(_ views: LiveViews) -> ViewReference {
+    let view = LiveView(nil, ExpiryClock(SystemStoreClock()))
+    views.publish(view)
+    return ViewReference(view)
+  }
+
+  /// Regression: the view stayed until another read.
+  @Test func replacedViewGoesWhenItsLastReaderLeavesBesideTheLock() async {
+    let views = LiveViews()
+    #expect(views.begin())
+    let old = Self.publishView(views)
+    let (reading, locking, hasRead, hasUnlocked) = (Gate(), Gate(), Gate(), Gate())
+    Thread.detachNewThread {
+      do throws(StoreError) {
+        let found: Int? = try views.read { (_) throws(StoreError) -> LookUp<Int> in
+          reading.pass()
+          return .done(nil)
+        }
+        #expect(found == nil)
+      } catch { Issue.record("\(error)") }
+      hasRead.pass()
+    }
+    await reading.arrival()
+    let new = Self.publishView(views)
+    Thread.detachNewThread {
+      views.whileLocked { locking.pass() }
+      hasUnlocked.pass()
+    }
+    await locking.arrival()
+    reading.open()
+    await hasRead.arrival()
+    #expect(old.isAlive)
+    locking.open()
+    await hasUnlocked.arrival()
+    #expect(!old.isAlive)
+    #expect(new.isAlive)
+    views.end()
+    #expect(!new.isAlive)
+    hasRead.open()
+    hasUnlocked.open()
+  }
+
   /// The writes of another opening become visible without another call of this one.
   @Test func readerOfASharedStoreAppliesTheWritesOfOthers() async throws {
     let directory = try TestDirectory()
