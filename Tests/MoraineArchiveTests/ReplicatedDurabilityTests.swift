@@ -70,6 +70,30 @@ import Testing
     try await store.close()
   }
 
+  @Test func failedWriteIsWaitedForAgain() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    bench.objects.setScript { _ in .refused(.unavailable) }
+    var error = await #expect(throws: StoreError.self) {
+      try await store.set([1], forKey: "a", durability: .replicated)
+    }
+    #expect(error?.code == .archiveUnavailable)
+    let sequence = try await store.lastSequence()
+    bench.objects.clearTrace()
+    error = await #expect(throws: StoreError.self) {
+      try await store.waitUntilReplicated(sequence)
+    }
+    #expect(error?.code == .archiveUnavailable)
+    #expect(!bench.objects.trace.isEmpty, "the writer has tried again")
+    bench.objects.setScript(nil)
+    try await store.waitUntilReplicated(sequence)
+    #expect(store.replicatedSequence >= sequence)
+    #expect(try await bench.restored(to: "restored").state == ["a": [1]])
+    try await writer.detach()
+    try await store.close()
+  }
+
   /// Another writer takes over while an operation waits.
   @Test func fencedWriterConfirmsNothing() async throws {
     let bench = ArchiveBench()

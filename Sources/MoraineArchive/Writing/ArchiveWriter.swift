@@ -250,6 +250,8 @@ public actor ArchiveWriter {
     do throws(ArchiveError) {
       try await inTurn { (writer) throws(ArchiveError) in
         _ = writer.isWoken.exchange(false, ordering: .acquiringAndReleasing)
+        // Comes after the flag: an operation that begins to wait from here on wakes another round.
+        writer.store.replicationBegins(writer.owner)
         try await writer.round()
       }
       store.replicated(owner, through: shipped.sequence)

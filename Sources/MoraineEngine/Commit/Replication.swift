@@ -12,6 +12,9 @@ package final class ReplicationOwner: Sendable {
 final class Replication: Sendable {
   private struct Waiter {
     let sequence: UInt64
+    /// The round whose failure does not end the wait, because it had begun before; nil when any
+    /// failure does.
+    let sparedRound: UInt64?
     let continuation: UnsafeContinuation<StoreError?, Never>
   }
 
@@ -19,6 +22,8 @@ final class Replication: Sendable {
     /// The last operation that the archive has.
     var sequence: UInt64 = 0
     var waiters: [Waiter] = []
+    /// The number of the last round of shipping that has begun.
+    var round: UInt64 = 0
     /// The writer that is attached.
     var owner: ReplicationOwner?
     /// Wakes the writer of the archive; nil when none is attached.
@@ -41,6 +46,13 @@ final class Replication: Sendable {
     }
   }
 
+  /// Records that a round of shipping begins, with everything that was appended before the call.
+  func beginRound(_ owner: ReplicationOwner) {
+    state.withLock { state in
+      if state.owner === owner { state.round += 1 }
+    }
+  }
+
   /// Records that the archive has all operations up to a number.
   func acknowledge(_ owner: ReplicationOwner, through sequence: UInt64) {
     let ready = state.withLock { state -> [Waiter] in
@@ -55,27 +67,32 @@ final class Replication: Sendable {
   }
 
   /// Records that the archive cannot be reached: the operations that wait, and those that come
-  /// before the next success, get the error.
+  /// before the next success, get the error. A patient wait that began within the round goes on
+  /// until the next round ends, which it has asked for.
   func fail(_ owner: ReplicationOwner, _ error: StoreError) {
-    fail(with: error) { $0.owner === owner }
+    fail(with: error, isLast: false) { $0.owner === owner }
   }
 
-  /// - Parameter isMeant: returns whether the error counts, and changes the state. It runs under
-  ///   the same lock as the failure is noted: a writer that attaches later gets no earlier one's
-  ///   error.
-  private func fail(with error: StoreError, if isMeant: (inout State) -> Bool) {
-    let waiting = state.withLock { state -> [Waiter] in
+  /// - Parameters:
+  ///   - isLast: whether no round follows.
+  ///   - isMeant: returns whether the error counts, and changes the state. It runs under the same
+  ///     lock as the failure is noted: a writer that attaches later gets no earlier one's error.
+  private func fail(
+    with error: StoreError, isLast: Bool, if isMeant: (inout State) -> Bool
+  ) {
+    let ended = state.withLock { state -> [Waiter] in
       guard isMeant(&state) else { return [] }
       state.failure = error
-      defer { state.waiters = [] }
-      return state.waiters
+      let (round, waiting) = (state.round, state.waiters)
+      state.waiters = isLast ? [] : waiting.filter { $0.sparedRound == round }
+      return isLast ? waiting : waiting.filter { $0.sparedRound != round }
     }
-    for waiter in waiting { waiter.continuation.resume(returning: error) }
+    for waiter in ended { waiter.continuation.resume(returning: error) }
   }
 
   /// Records that the writer of the archive has ended.
   func detach(_ owner: ReplicationOwner, _ error: StoreError) {
-    fail(with: error) { state in
+    fail(with: error, isLast: true) { state in
       guard state.owner === owner else { return false }
       (state.owner, state.wake) = (nil, nil)
       return true
@@ -84,7 +101,7 @@ final class Replication: Sendable {
 
   /// Ends all waiting for good.
   func refuse(_ error: StoreError) {
-    fail(with: error) { state in
+    fail(with: error, isLast: true) { state in
       if state.refusal == nil { state.refusal = error }
       return true
     }
@@ -92,16 +109,20 @@ final class Replication: Sendable {
 
   /// Waits until the archive has an operation, which is durable here.
   ///
+  /// - Parameter isPatient: whether to wait for another round after one has failed. Without it the
+  ///   call throws at once until a round succeeds.
   /// - Throws: `.archiveUnavailable`; the error of ``refuse(_:)``.
-  func wait(until sequence: UInt64) async throws(StoreError) {
+  func wait(until sequence: UInt64, isPatient: Bool = false) async throws(StoreError) {
     var wake: (@Sendable () -> Void)?
     let error = await withUnsafeContinuation { continuation in
       let answer: StoreError?? = state.withLock { state in
         if state.wake != nil, state.sequence >= sequence { return .some(nil) }
         if let refusal = state.refusal { return refusal }
         guard let signal = state.wake else { return Self.noWriter }
-        if let failure = state.failure { return failure }
-        state.waiters.append(Waiter(sequence: sequence, continuation: continuation))
+        if let failure = state.failure, !isPatient { return failure }
+        let spared = isPatient ? state.round : nil
+        state.waiters.append(
+          Waiter(sequence: sequence, sparedRound: spared, continuation: continuation))
         wake = signal
         return nil
       }

@@ -78,6 +78,12 @@ extension Store {
     pipeline.replication.attach(owner, wake)
   }
 
+  /// Records that a round of the copying begins. An operation that ``waitUntilReplicated(_:)``
+  /// waits for after the call does not get the error of this round, but that of the next one.
+  package nonisolated func replicationBegins(_ owner: ReplicationOwner) {
+    pipeline.replication.beginRound(owner)
+  }
+
   /// Records that the copy has all operations up to a number.
   package nonisolated func replicated(
     _ owner: ReplicationOwner, through sequence: SequenceNumber

@@ -254,4 +254,28 @@ import Testing
     #expect(try await again.count() == 200)
     try await again.close()
   }
+
+  @Test func waitThatBeginsWithinARoundGetsTheErrorOfTheNextOne() async throws {
+    let store = Store.inMemory()
+    let owner = ReplicationOwner()
+    let wakes = CallCounter()
+    func fail(_ message: String, isLast: Bool = false) {
+      store.replicationFailed(owner, StoreError(.archiveUnavailable, message), isLast: isLast)
+    }
+    store.beginReplication(owner) { _ = wakes.next() }
+    store.replicationBegins(owner)
+    let first = Task { try await store.waitUntilReplicated(SequenceNumber(rawValue: 1)) }
+    while wakes.value < 1 { await Task.yield() }
+    fail("the first round")
+    store.replicationBegins(owner)
+    fail("the second round")
+    var error = await #expect(throws: StoreError.self) { try await first.value }
+    #expect(error?.message == "the second round")
+    let second = Task { try await store.waitUntilReplicated(SequenceNumber(rawValue: 1)) }
+    while wakes.value < 2 { await Task.yield() }
+    fail("the end", isLast: true)
+    error = await #expect(throws: StoreError.self) { try await second.value }
+    #expect(error?.message == "the end")
+    try await store.close()
+  }
 }
