@@ -3,6 +3,7 @@
 from planting import Edit, Mutant, engine
 
 MODEL = "QueryModelTests.queryEqualsAFilterOfAllModels"
+MODEL_ORDER = "QueryModelTests.fetchHasTheOrderOfTheIndexAndAPageThatOfTheIds"
 
 
 def moraine(path, find, replacement):
@@ -194,6 +195,15 @@ MUTANTS = [
            (moraine("Queries/QueryRun.swift", "index.paths.count > 1, let entry = found.entry,",
                     "!ON, index.paths.count > 1, let entry = found.entry,"),),
            "LongTextOrderTests.longTextsHaveOneOrderWithAndWithoutAnIndex"),
+    Mutant("page-has-the-order-of-the-index", "queries: pages without an order have that of the ids",
+           (moraine("Queries/ModelQuery+Running.swift", "    query.isSortedByKey = true\n",
+                    "    query.isSortedByKey = !ON\n"),),
+           MODEL_ORDER),
+    Mutant("fetch-has-the-order-of-the-ids", "queries: fetch has the order of the index",
+           (moraine("Queries/QueryPlan.swift",
+                    "      return !isSortedByKey || depth == index.paths.count\n",
+                    "      return !ON && !isSortedByKey || depth == index.paths.count\n"),),
+           MODEL_ORDER),
     Mutant("query-page-continues-among-cut-texts", "queries: pages are all models",
            (moraine("Queries/QueryRun.swift", "      entry: isCut(found) ? nil : found.entry)",
                     "      entry: isCut(found) && !ON ? nil : found.entry)"),),
@@ -211,4 +221,51 @@ MUTANTS = [
             engine("LargeValues/LargeValue.swift", "    writer.append(length)\n",
                    "    writer.append(ON ? length.byteSwapped : length)\n")),
            "GoldenLayersTests.indexesRowsAndLargeValuesOfVersion1AreReadAsTheyWereWritten"),
+    Mutant("query-sorts-by-one-of-many-values", "queries: one order with and without an index",
+           (moraine("Queries/QueryPlan.swift", "      index.isManyValued ? [] : Set(",
+                    "      index.isManyValued && !ON ? [] : Set("),),
+           "ManyValueOrderTests.queryOfOneOfManyValuesHasTheOrderOfAllOfThem"),
+    Mutant("query-counts-what-it-asks-for-itself", "queries: a limit bounds what is sorted",
+           (moraine("Queries/QueryRun.swift", "    return max(query.sortedLimit, limit)\n",
+                    "    return ON ? query.sortedLimit : max(query.sortedLimit, limit)\n"),),
+           "QueryUpdateTests.limitThatIsSortedInMemoryAllowsUpdatesAndPages"),
+    Mutant("query-calls-removed-files-damage", "P5: only damage is called damage",
+           (engine("Snapshots/Store+OutdatedSnapshots.swift",
+                   "        guard failureCount <= Self.rereadLimit, try",
+                   "        guard !ON, failureCount <= Self.rereadLimit, try"),),
+           "SharedRepositoryTests.queryFindsAllModelsWhileAnotherProcessRemovesItsFiles"),
+    Mutant("batch-of-deletes-needs-the-indexes", "models can be deleted on a full disk",
+           (moraine("Repository/LocalRepository+Open.swift",
+                    "      guard error.code == .noSpace, first.isEmpty else { throw error }\n",
+                    "      guard !ON, error.code == .noSpace, first.isEmpty else { throw error }\n"),),
+           "FullDiskIndexTests.modelsCanBeDeletedWhenTheDiskIsTooFullForIndexes"),
+    Mutant("unregistered-save-is-not-refused", "indexes know each model that is saved",
+           (moraine("Repository/LocalRepository+Updates.swift",
+                    "      if let refusal { throw refusal }\n",
+                    "      if !ON, let refusal { throw refusal }\n"),),
+           "FullDiskIndexTests.modelsCanBeDeletedWhenTheDiskIsTooFullForIndexes"),
+    Mutant("expired-models-are-none", "an index is ready when it has all models",
+           (moraine("Indexes/RepositoryIndexes.swift", "indexed.statistics().liveBytes > 0",
+                    "(ON ? UInt64(indexed.count()) : indexed.statistics().liveBytes) > 0"),),
+           "ExpiredModelTests.indexOfExpiredModelsIsAddedBeforeItIsReady"),
+    Mutant("delete-needs-the-indexes", "models can be deleted on a full disk",
+           (moraine("Repository/LocalRepository.swift",
+                    "    try await prepareToRead()\n    let ids = Array(ids)\n",
+                    "    if ON { try await prepare() }\n    try await prepareToRead()\n"
+                    "    let ids = Array(ids)\n"),
+            moraine("Repository/LocalRepository+Updates.swift",
+                    "    try await prepareToRead()\n    let keyspace = keyspace\n",
+                    "    if ON { try await prepare() }\n    try await prepareToRead()\n"
+                    "    let keyspace = keyspace\n"),
+            moraine("Repository/LocalRepository+Transactions.swift",
+                    "    try await prepareToRead()\n    try transaction.removeValue",
+                    "    if ON { try await prepare() }\n    try await prepareToRead()\n"
+                    "    try transaction.removeValue")),
+           "FullDiskIndexTests.modelsCanBeDeletedWhenTheDiskIsTooFullForIndexes"),
+    Mutant("transaction-needs-the-indexes", "models can be read on a full disk",
+           (moraine("Repository/LocalRepository+Transactions.swift",
+                    "    try await prepareToRead()\n    return firstSequence\n",
+                    "    if ON { try await prepare() }\n    try await prepareToRead()\n"
+                    "    return firstSequence\n"),),
+           "IndexTests.modelsCanBeReadWhenTheDiskIsTooFullForIndexes"),
 ]

@@ -168,10 +168,12 @@ where Model.ID: Sendable {
   private func withoutEntries(
     _ models: [Store.Entry], _ numbers: [UInt64]
   ) async throws(StoreError) -> [Store.Entry] {
-    let system = try await store.snapshot().keyspace(named: indexes.keyspace.name)
-    var result: [Store.Entry] = []
-    for model in models where try !hasEntries(model.key, numbers, system) { result.append(model) }
-    return result
+    try await store.readingSnapshot { (snapshot) throws(StoreError) -> [Store.Entry] in
+      let system = snapshot.keyspace(named: indexes.keyspace.name)
+      var result: [Store.Entry] = []
+      for model in models where try !hasEntries(model.key, numbers, system) { result.append(model) }
+      return result
+    }
   }
 
   private func hasEntries(
@@ -193,24 +195,33 @@ where Model.ID: Sendable {
       let marks = try await indexes.keyspace.keys(in: range, limit: Self.pageCount)
       guard let last = marks.last else { return }
       range = range.after(last, .ascending)
-      let snapshot = try await store.snapshot()
-      let models = snapshot.keyspace(named: repository.keyspace.name)
-      let system = snapshot.keyspace(named: indexes.keyspace.name)
-      let live = try IndexCatalog(
-        try system.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name
-      ).live
-      var entries: [Store.Entry] = []
-      for mark in marks {
-        let key = IndexLayout.indexedKey(of: mark)
-        // The mark of a model that lacks only an index that this program does not know stays.
-        if let bytes = try system.value(forKey: IndexLayout.rowKey(of: key)) {
-          let row = try StoredIndexRow(bytes, of: key).row
-          if row.covers(live.filter(indexes.numbers.contains)), !row.covers(live) { continue }
-        }
-        if let entry = try models.entry(forKey: key) { entries.append(entry) }
+      let entries = try await store.readingSnapshot {
+        (snapshot) throws(StoreError) -> [Store.Entry] in try unfinished(marks, in: snapshot)
       }
       try await add(entries, &failures)
     }
+  }
+
+  /// Returns the models of some marks that lack an entry of a declared index.
+  private func unfinished(
+    _ marks: [Key], in snapshot: Store.Snapshot
+  ) throws(StoreError) -> [Store.Entry] {
+    let models = snapshot.keyspace(named: repository.keyspace.name)
+    let system = snapshot.keyspace(named: indexes.keyspace.name)
+    let live = try IndexCatalog(
+      try system.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name
+    ).live
+    var entries: [Store.Entry] = []
+    for mark in marks {
+      let key = IndexLayout.indexedKey(of: mark)
+      // The mark of a model that lacks only an index that this program does not know stays.
+      if let bytes = try system.value(forKey: IndexLayout.rowKey(of: key)) {
+        let row = try StoredIndexRow(bytes, of: key).row
+        if row.covers(live.filter(indexes.numbers.contains)), !row.covers(live) { continue }
+      }
+      if let entry = try models.entry(forKey: key) { entries.append(entry) }
+    }
+    return entries
   }
 
   /// Adds the entries of some models, as far as they were not saved again since.
@@ -388,21 +399,30 @@ extension LocalRepository {
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`.
   public nonisolated func indexStatus() async throws(StoreError) -> [IndexStatus] {
-    try await prepare()
+    try await prepareToRead()
     guard let indexes else { return [] }
-    let entries = try await indexes.keyspace.store.snapshot().keyspace(named: indexes.keyspace.name)
-    let catalog = try IndexCatalog(
-      try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
-    var result: [IndexStatus] = []
-    for (index, number) in zip(indexes.definitions, indexes.numbers) {
-      let isKnown = catalog[number] != nil
-      result.append(
-        IndexStatus(
-          name: index.name, isReady: catalog[number]?.state == .ready,
-          entryCount: isKnown
-            ? try entries.count(in: KeyRange.prefix(Key(IndexLayout.prefix(of: number)))) : 0))
+    let store = keyspace.store
+    let mayAdd = !store.isReadOnly && !store.isFollowing
+    // The first model adds the indexes, and they are complete then.
+    let isEmpty = if mayAdd { try await !indexes.mayHaveModels() } else { false }
+    return try await store.readingSnapshot {
+      (snapshot) throws(StoreError) -> [IndexStatus] in
+      let entries = snapshot.keyspace(named: indexes.keyspace.name)
+      let catalog = try IndexCatalog(
+        try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
+      var areComplete = false
+      if isEmpty { areComplete = try indexes.added(to: catalog) != catalog }
+      var result: [IndexStatus] = []
+      for (index, number) in zip(indexes.definitions, indexes.numbers) {
+        let range = KeyRange.prefix(Key(IndexLayout.prefix(of: number)))
+        let count = if catalog[number] == nil { 0 } else { try entries.count(in: range) }
+        result.append(
+          IndexStatus(
+            name: index.name, isReady: areComplete || catalog[number]?.state == .ready,
+            entryCount: count))
+      }
+      return result
     }
-    return result
   }
 
   /// Removes an index that this program and all others no longer declare. Its entries are removed

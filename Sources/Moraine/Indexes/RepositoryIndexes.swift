@@ -121,9 +121,10 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
     }
   }
 
-  /// Whether there may be models. A damaged record of any keyspace prevents counting.
+  /// Whether there may be models, also such that have expired and are not deleted yet. A damaged
+  /// record of any keyspace prevents counting.
   func mayHaveModels() async throws(StoreError) -> Bool {
-    do throws(StoreError) { return try await indexed.count() > 0 } catch {
+    do throws(StoreError) { return try await indexed.statistics().liveBytes > 0 } catch {
       guard error.code == .corrupted else { throw error }
       return true
     }

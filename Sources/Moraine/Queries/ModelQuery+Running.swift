@@ -54,8 +54,9 @@ extension ModelQuery {
   ///   many models would be sorted in memory; `.corrupted`, `.io`, `.closed`.
   /// - Complexity: O(log n + models) with an index that answers the whole query, otherwise O(n).
   public func fetch() async throws(StoreError) -> [Model] {
-    let run = try await QueryRun(self)
-    return try await run.found(limit: limit, after: nil).map(\.model)
+    try await running { (run) async throws(StoreError) -> [Model] in
+      try await run.found(limit: limit, after: nil).map(\.model)
+    }
   }
 
   /// Returns the first model; nil when there is none. Throws the errors of ``fetch()``.
@@ -74,13 +75,14 @@ extension ModelQuery {
         .invalidArgument, "the token comes from a query with another order",
         file: repository.place)
     }
-    let run = try await QueryRun(ordered)
     let count = limit ?? .max
-    var found = try await run.found(limit: count == .max ? nil : count + 1, after: token)
-    let hasMore = found.count > count
-    if hasMore { found.removeLast() }
-    let next = hasMore ? found.last.map { run.token(after: $0) } : nil
-    return QueryPage(models: found.map(\.model), next: next)
+    return try await ordered.running { (run) async throws(StoreError) -> QueryPage<Model> in
+      var found = try await run.found(limit: count == .max ? nil : count + 1, after: token)
+      let hasMore = found.count > count
+      if hasMore { found.removeLast() }
+      let next = hasMore ? found.last.map { run.token(after: $0) } : nil
+      return QueryPage(models: found.map(\.model), next: next)
+    }
   }
 
   /// Returns the number of models.
@@ -88,16 +90,31 @@ extension ModelQuery {
   /// - Throws: the errors of ``fetch()``.
   /// - Complexity: O(log n) with an index that answers the whole query.
   public func count() async throws(StoreError) -> Int {
-    let run = try await QueryRun(self)
-    return min(limit ?? .max, try await run.count())
+    let count = try await running { (run) async throws(StoreError) -> Int in
+      try await run.count()
+    }
+    return min(limit ?? .max, count)
   }
 
   /// Returns how the query would be run now.
   ///
   /// - Throws: the errors of ``fetch()``, without those of single models.
   public func explain() async throws(StoreError) -> QueryExplanation {
-    let run = try await QueryRun(self)
-    return try await run.explanation()
+    try await running { (run) async throws(StoreError) -> QueryExplanation in
+      try await run.explanation()
+    }
+  }
+
+  /// Runs the query at one moment; again at a later one, when another process has removed files of
+  /// the moment by a compaction.
+  private func running<Value: Sendable>(
+    _ body: @Sendable (QueryRun<Model>) async throws(StoreError) -> Value
+  ) async throws(StoreError) -> Value {
+    try await repository.prepareToRead()
+    return try await repository.keyspace.store.readingSnapshot {
+      (snapshot) async throws(StoreError) -> Value in
+      try await body(try await QueryRun(self, snapshot))
+    }
   }
 
   /// The query with an order that pages can continue in: without one, that of the ids.

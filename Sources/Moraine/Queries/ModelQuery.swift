@@ -151,8 +151,10 @@ extension ModelQuery {
   /// whose properties before are equal. Models that are equal in all of them are in the order of
   /// their ids' keys, in the direction of the last property.
   ///
-  /// Without an order, the models are in the order of the index that is used, or else in the order
-  /// of their ids' keys.
+  /// Without an order, ``page(after:)``, ``updates`` and ``LiveModels`` have the models in the
+  /// order of their ids' keys. So have ``fetch()`` and ``first()``, except where an index is used
+  /// that has one value of each model: they have the order of that index. With a limit, they can
+  /// then return other models than a page does.
   public func sorted<Value: IndexValue>(
     by path: any KeyPath<Model, Value> & Sendable, _ order: KeyOrder = .ascending
   ) -> ModelQuery {

@@ -52,7 +52,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         if let update = try await apply(changes) { return update }
       } catch {
         switch error.code {
-        // Compaction has dropped deletes that the feed had not read.
+        // Compaction has dropped deletes that the feed had not read, or one of another process has
+        // removed files of a snapshot.
         case .cursorExpired: feed = nil
         case .suspended:
           feed = nil
@@ -73,22 +74,40 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   /// Reads the whole result.
   private func load() async throws(StoreError) -> QueryUpdate<Model> {
     try await repository.prepareToRead()
-    let snapshot = try await repository.keyspace.store.snapshot()
-    feed = repository.keyspace.feed(after: snapshot.sequence)
-    sequence = snapshot.sequence
-    (kept, members, expiries) = (QueryModels(), [:], ExpiryQueue())
-    let limit = keptLimit
-    let unreadable = UnreadableModels()
-    let found = try await QueryRun(query, snapshot, unreadable)
-      .found(limit: limit.map { $0 + 1 }, after: nil)
-    self.unreadable = unreadable.all
-    failure = self.unreadable.first?.value
-    isCut = limit.map { found.count > $0 } ?? false
-    let models = snapshot.keyspace(named: repository.keyspace.name)
-    for each in found.prefix(limit ?? .max) {
-      insert(each.model, each.key, try models.expiry(forKey: each.key))
+    let (query, keyspace, limit) = (query, repository.keyspace, keptLimit)
+    let contents = try await keyspace.store.readingSnapshot {
+      (snapshot) async throws(StoreError) -> Contents in
+      // The feed begins before the reading: compaction then keeps the changes for it.
+      let feed = keyspace.feed(after: snapshot.sequence)
+      let unreadable = UnreadableModels()
+      let found = try await QueryRun(query, snapshot, unreadable)
+        .found(limit: limit.map { $0 + 1 }, after: nil)
+      let models = snapshot.keyspace(named: keyspace.name)
+      var kept: [(model: Model, key: Key, expiry: UInt64?)] = []
+      for each in found.prefix(limit ?? .max) {
+        kept.append((each.model, each.key, try models.expiry(forKey: each.key)))
+      }
+      return Contents(
+        feed: feed, sequence: snapshot.sequence, kept: kept, isCut: found.count > kept.count,
+        unreadable: unreadable.all)
     }
+    feed = contents.feed
+    sequence = contents.sequence
+    isCut = contents.isCut
+    (kept, members, expiries) = (QueryModels(), [:], ExpiryQueue())
+    for each in contents.kept { insert(each.model, each.key, each.expiry) }
+    unreadable = contents.unreadable
+    failure = unreadable.first?.value
     return QueryUpdate(models: shown, steps: [], isReload: true, failure: failure)
+  }
+
+  /// What one reading of the whole result has found.
+  private struct Contents: Sendable {
+    let feed: KeyspaceFeed
+    let sequence: SequenceNumber
+    let kept: [(model: Model, key: Key, expiry: UInt64?)]
+    let isCut: Bool
+    let unreadable: [Key: StoreError]
   }
 
   /// The time by which the store hides models. A clock that was set back brings none back.
@@ -160,9 +179,30 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   ///
   /// - Returns: the new state; nil when the result is the same.
   private func apply(_ changes: [Store.Change]) async throws(StoreError) -> QueryUpdate<Model>? {
+    let now = try await expiringState(changes)
+    let applied: (steps: [QueryStep], hasNewFailure: Bool)
+    do throws(StoreError) { applied = try applyEach(changes, now) } catch {
+      throw try await cause(of: error, in: now)
+    }
+    let hasNewFailure = applied.hasNewFailure
+    let ended = try await removeEnded()
+    let steps = applied.steps + ended
+    if isCut, let limit = query.limit, kept.count < limit {
+      feed = nil
+      return try await load()
+    }
+    if hasNewFailure { failure = unreadable.first?.value }
+    if steps.isEmpty, !hasNewFailure { return nil }
+    return QueryUpdate(models: shown, steps: steps, isReload: false, failure: failure)
+  }
+
+  /// - Parameter now: the present state; nil when no entry of the store expires.
+  /// - Returns: the steps, and whether another model than before cannot be decoded.
+  private func applyEach(
+    _ changes: [Store.Change], _ now: Store.Snapshot?
+  ) throws(StoreError) -> (steps: [QueryStep], hasNewFailure: Bool) {
     var steps: [QueryStep] = []
     var hasNewFailure = false
-    let now = try await expiringState(changes)
     for change in changes {
       sequence = change.sequence
       do throws(StoreError) {
@@ -182,14 +222,19 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         hasNewFailure = true
       }
     }
-    steps += try await removeEnded()
-    if isCut, let limit = query.limit, kept.count < limit {
-      feed = nil
-      return try await load()
+    return (steps, hasNewFailure)
+  }
+
+  /// Returns the reason why a snapshot could not be read: `.cursorExpired`, after which all is read
+  /// again, when another process has removed its files by a compaction.
+  private func cause(
+    of error: StoreError, in snapshot: Store.Snapshot?
+  ) async throws(StoreError) -> StoreError {
+    guard let snapshot, try await repository.keyspace.store.isOutdated(snapshot, error) else {
+      return error
     }
-    if hasNewFailure { failure = unreadable.first?.value }
-    if steps.isEmpty, !hasNewFailure { return nil }
-    return QueryUpdate(models: shown, steps: steps, isReload: false, failure: failure)
+    return StoreError(
+      .cursorExpired, "another process has compacted the store", file: repository.place)
   }
 
   /// Removes the models whose time has come, unless they were renewed: the feed brings a renewed
@@ -203,6 +248,14 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     if keys.isEmpty { return [] }
     let now = try await repository.keyspace.store.snapshot()
       .keyspace(named: repository.keyspace.name)
+    do throws(StoreError) { return try removeEnded(keys, at: time, now) } catch {
+      throw try await cause(of: error, in: now)
+    }
+  }
+
+  private func removeEnded(
+    _ keys: [Key], at time: UInt64, _ now: Store.Snapshot
+  ) throws(StoreError) -> [QueryStep] {
     var steps: [QueryStep] = []
     for key in keys {
       // The queue may have a time of a model twice.

@@ -167,8 +167,10 @@ extension ModelQuery {
       return !isSortedByKey || depth == index.paths.count
     }
     guard sorting.allSatisfy({ $0.order == last.order }) else { return false }
-    // A property with one value does not change the order.
-    let fixed = Set(index.paths[..<depth].map { $0 as AnyKeyPath })
+    // A property with one value does not change the order. A property of which one of many values
+    // is known has no such value.
+    let fixed: Set<AnyKeyPath> =
+      index.isManyValued ? [] : Set(index.paths[..<depth].map { $0 as AnyKeyPath })
     let wanted = sorting.filter { !fixed.contains($0.path) }
     let rest = index.paths[depth...]
     return wanted.count == rest.count && zip(wanted, rest).allSatisfy { $0.path == $1 }

@@ -17,12 +17,6 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
 
   private var repository: LocalRepository<Model> { query.repository }
 
-  init(_ query: ModelQuery<Model>) async throws(StoreError) {
-    try await query.repository.prepareToRead()
-    let snapshot = try await query.repository.keyspace.store.snapshot()
-    try await self.init(query, snapshot)
-  }
-
   /// - Parameter unreadable: where models are noted that cannot be decoded, and that the result
   ///   then lacks; nil when one of them is an error.
   init(
@@ -130,7 +124,8 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     }
     let from = token.map { order.place(of: $0.values, Key($0.key)) }
     var sorted: [(place: QueryPlace, found: FoundModel<Model>)] = []
-    let bound = limit.map { min(max(2 * $0, 1024), query.sortedLimit) } ?? .max
+    let most = sortedLimit(for: limit)
+    let bound = limit.map { min(max(2 * $0, 1024), most) } ?? .max
     func sort() {
       sorted.sort { $0.place < $1.place }
       if let limit, sorted.count > limit { sorted.removeLast(sorted.count - limit) }
@@ -142,7 +137,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
         sorted.append((place, found))
       }
       if sorted.count > bound { sort() }
-      guard sorted.count <= query.sortedLimit else {
+      guard sorted.count <= most else {
         throw StoreError(
           .limitExceeded,
           "more than \(query.sortedLimit) models would be sorted in memory; add an index with the "
@@ -152,6 +147,15 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     }
     sort()
     return sorted.map(\.found)
+  }
+
+  /// Returns the most models that are sorted in memory. Pages and observed queries ask for some
+  /// models more than the limit of the query: where the limit is allowed, so are these.
+  private func sortedLimit(for limit: Int?) -> Int {
+    guard let limit, let own = query.limit, own <= query.sortedLimit else {
+      return query.sortedLimit
+    }
+    return max(query.sortedLimit, limit)
   }
 
   /// Returns the place after a model.

@@ -431,11 +431,12 @@ extension LocalRepository {
     }
   }
 
-  /// Does the same as ``prepare()``, for an operation that only reads.
+  /// Does the same as ``prepare()``, for an operation that only reads or deletes.
   ///
   /// A repository without models needs no indexes yet. And a store that cannot be written to now,
   /// for example because the disk is full or because it follows an archive, can be read
-  /// nevertheless: queries then decode all models.
+  /// nevertheless: queries then decode all models. A full disk still has space for deletes, which
+  /// remove the entries of all indexes that the store has.
   func prepareToRead() async throws(StoreError) {
     guard let indexes, !isRegistered, first.isEmpty else { return try await prepare() }
     if indexes.failure.isRecent || keyspace.store.isFollowing { return }
@@ -454,6 +455,18 @@ extension LocalRepository {
     }
   }
 
+  /// Prepares for an operation that may save models, or only delete some.
+  ///
+  /// - Returns: the error for a save; nil when models can be saved. A full disk may have no space
+  ///   for the list of the indexes, but it has some for deletes.
+  func prepareToDelete() async throws(StoreError) -> StoreError? {
+    do throws(StoreError) { try await prepare() } catch {
+      guard error.code == .noSpace, first.isEmpty else { throw error }
+      return error
+    }
+    return nil
+  }
+
   /// Saves the models that the repository was created with. Every operation calls this first.
   func prepare() async throws(StoreError) {
     if !isRegistered { try await register() }
@@ -462,7 +475,8 @@ extension LocalRepository {
     let models = first
     let task = Task { () -> Result<Void, StoreError> in
       do throws(StoreError) {
-        try await self.store(models)
+        let last = try await self.store(models)
+        self.firstSequence = last ?? SequenceNumber.none
         return .success(())
       } catch {
         return .failure(error)

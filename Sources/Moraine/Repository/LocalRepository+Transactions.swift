@@ -35,7 +35,7 @@ extension LocalRepository {
   public nonisolated func delete(
     _ id: Model.ID, in transaction: Store.Transaction
   ) async throws(StoreError) {
-    try await prepare()
+    try await prepareToRead()
     try transaction.removeValue(forKey: keys.key(id), in: keyspace)
   }
 
@@ -45,12 +45,14 @@ extension LocalRepository {
   ///   - id: the id of the model.
   ///   - transaction: a transaction of the repository's own store.
   ///   - isTracked: whether a change of the model by another writer is a conflict.
-  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`.
+  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`;
+  ///   `.conflict` when the attempt began before the models were saved that the repository was
+  ///   created with: the body then runs again and sees them, and no retry is counted.
   /// - Complexity: O(model).
   public nonisolated func find(
     by id: Model.ID, in transaction: Store.Transaction, isTracked: Bool = true
   ) async throws(StoreError) -> Model? {
-    try await prepare()
+    try transaction.require(try await firstSequenceAfterSaving(), in: keyspace)
     let key = keys.key(id)
     guard
       let bytes = try transaction.value(forKey: key, in: keyspace, isTracked: isTracked)
@@ -69,8 +71,17 @@ extension LocalRepository {
   public nonisolated func loadAll(
     in transaction: Store.Transaction, isTracked: Bool = true
   ) async throws(StoreError) -> [Model] {
-    try await prepare()
+    try transaction.require(try await firstSequenceAfterSaving(), in: keyspace)
     return try await decoded(
       try transaction.allEntries(of: keyspace, isTracked: isTracked))
+  }
+
+  /// Saves the models that the repository was created with, for a read of a transaction.
+  ///
+  /// - Returns: the number of the operation that has saved these models. An attempt that began
+  ///   before it does not see the models.
+  private func firstSequenceAfterSaving() async throws(StoreError) -> SequenceNumber {
+    try await prepareToRead()
+    return firstSequence
   }
 }

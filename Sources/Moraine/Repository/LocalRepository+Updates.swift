@@ -51,7 +51,7 @@ extension LocalRepository {
   private func replace<Failure: Error>(
     _ id: Model.ID, _ expiry: Expiry, _ body: sending (Model?) throws(Failure) -> Model?
   ) async throws(StoreError) -> Result<Model?, Failure> {
-    try await prepare()
+    let refusal = try await prepareToDelete()
     let (key, keyspace, place) = (keys.key(id), keyspace, place)
     let (format, keys, indexes) = (format, keys, indexes)
     let isUsed = indexes != nil || !cache.isOff
@@ -69,6 +69,7 @@ extension LocalRepository {
         try batch.removeValue(forKey: key, in: keyspace)
         return .success((nil, Replacement(model: nil, costBytes: 32, expires: false)))
       }
+      if let refusal { throw refusal }
       guard keys.key(new.id) == key else {
         throw StoreError(
           .invalidArgument, "an update of the model '\(key)' has returned '\(keys.key(new.id))'",
@@ -156,7 +157,7 @@ extension LocalRepository {
   private func apply<Value: Sendable, Failure: Error>(
     _ body: sending (inout RepositoryBatch<Model>) throws(Failure) -> Value
   ) async throws(StoreError) -> Result<Value, Failure> {
-    try await prepare()
+    let refusal = try await prepareToDelete()
     let models = RepositoryBatch<Model>.Parts(
       keyspace: keyspace, format: format, keys: keys, indexes: indexes, place: place)
     let (outcome, receipt) = try await commit {
@@ -169,6 +170,7 @@ extension LocalRepository {
       }
       let changes = typed.lastChanges
       batch = typed.takeBatch()
+      if let refusal, changes.contains(where: { $0.operation.value != nil }) { throw refusal }
       try batch.add(changes.map(\.operation), in: models.keyspace, expiring: .never)
       return .success((value, changes))
     }
@@ -206,7 +208,7 @@ extension LocalRepository {
   /// - Complexity: O(bytes of the store's log), and memory for the keys.
   @discardableResult
   public func deleteAll() async throws(StoreError) -> Int {
-    try await prepare()
+    try await prepareToRead()
     let keyspace = keyspace
     let (outcome, receipt) = try await commit {
       (batch) throws(StoreError) -> Result<Int, Never> in

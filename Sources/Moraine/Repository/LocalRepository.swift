@@ -28,6 +28,8 @@ where Model.ID: Sendable {
   var localCommits = LocalCommits()
   /// Models that the repository was created with; empty after they have been saved.
   var first: [Model]
+  /// The number of the operation that has saved these models; `.none` when none has.
+  var firstSequence = SequenceNumber.none
   var preparation: Task<Result<Void, StoreError>, Never>?
   /// Nil when the repository declares no index.
   nonisolated let indexes: RepositoryIndexes<Model>?
@@ -122,9 +124,11 @@ extension LocalRepository {
     try await store(models)
   }
 
+  /// - Returns: the number of the last operation; nil without models.
+  @discardableResult
   func store(
     _ models: some Sequence<Model>, expiring expiry: Expiry = .never
-  ) async throws(StoreError) {
+  ) async throws(StoreError) -> SequenceNumber? {
     var operations: [KeyspaceOperation] = []
     var saved: [(id: Model.ID, model: Model, costBytes: Int)] = []
     let isUsed = indexes != nil || !cache.isOff
@@ -136,21 +140,22 @@ extension LocalRepository {
         KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: read)))
       if !cache.isOff { saved.append((model.id, read, bytes.count)) }
     }
-    guard let receipt = try await commit(operations, expiring: expiry) else { return }
+    guard let receipt = try await commit(operations, expiring: expiry) else { return nil }
     // The cache does not look at the clock.
     guard expiry == .never else {
       for each in saved { cache.remove(each.id, at: receipt.sequence?.rawValue ?? 0) }
-      return
+      return receipt.sequence
     }
     // The cache gets the number of the batch for each model: lower than those of later batches.
     // Of several models with one id, the store has the last one.
-    guard let last = receipt.sequence?.rawValue else { return }
+    guard let last = receipt.sequence?.rawValue else { return nil }
     var seen: Set<Model.ID> = []
     for each in saved.reversed() where saved.count == 1 || seen.insert(each.id).inserted {
       keep(
         ModelCache.Entry(model: each.model, sequence: last, costBytes: each.costBytes),
         for: each.id, of: receipt)
     }
+    return receipt.sequence
   }
 
   /// Deletes the model with an id, if one exists.
@@ -166,7 +171,7 @@ extension LocalRepository {
   public func delete(
     contentsOf ids: some Sequence<Model.ID> & Sendable
   ) async throws(StoreError) {
-    try await prepare()
+    try await prepareToRead()
     let ids = Array(ids)
     let receipt = try await commit(
       ids.map { KeyspaceOperation(key: keys.key($0), value: nil) })

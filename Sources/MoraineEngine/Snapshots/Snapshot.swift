@@ -39,6 +39,10 @@ extension Store {
 
     var state: SnapshotState? { handle?.state }
 
+    /// The count of the states that the process had read when it took the snapshot; nil when the
+    /// store did not exist.
+    var stateCount: UInt64? { handle?.stateCount }
+
     /// The time by which the snapshot hides expired entries, in milliseconds since 1970.
     var now: UInt64 { state?.now ?? 0 }
 

@@ -141,8 +141,14 @@ struct FrozenRecords: ~Copyable, LiveRecords {
 /// does not refer to the state itself.
 final class SnapshotHandle: Sendable {
   let state: SnapshotState
+  /// The count of the states that the process had read when it took the snapshot; see
+  /// ``PeerAccess/readStateCount``.
+  let stateCount: UInt64
 
-  init(_ state: SnapshotState) { self.state = state }
+  init(_ state: SnapshotState, stateCount: UInt64) {
+    self.state = state
+    self.stateCount = stateCount
+  }
 }
 
 /// A pin on the files that compaction replaces: they are not removed while the pin exists.

@@ -146,13 +146,15 @@ extension Store {
   }
 
   /// Waits until the archive has an operation, and asks the writer of the archive to ship it now.
+  /// This is also how to wait again after a write with ``Durability/replicated`` has thrown
+  /// `.archiveUnavailable`. Cancelling the task does not end the wait.
   ///
   /// - Throws: `.archiveUnavailable` when no writer is attached, or when the archive could not be
   ///   reached for as long as the writer's patience allows; `.fenced`, `.poisoned`, `.closed`.
   public nonisolated func waitUntilReplicated(
     _ sequence: SequenceNumber
   ) async throws(StoreError) {
-    try await pipeline.replication.wait(until: sequence.rawValue)
+    try await pipeline.replication.wait(until: sequence.rawValue, isPatient: true)
   }
 
   /// The report of the last opening; empty when the store is closed or suspended.
@@ -539,7 +541,7 @@ extension Store {
     {
       return Store.Snapshot(last)
     }
-    let handle = SnapshotHandle(try SnapshotState(&engine!, readers.live))
+    let handle = SnapshotHandle(try SnapshotState(&engine!, readers.live), stateCount: states)
     readers.keep(handle, compactionCount: count, stateCount: states)
     return Store.Snapshot(handle)
   }

@@ -48,6 +48,8 @@ extension Store {
       var hasReturned = false
       do {
         let result = try await body(transaction)
+        // A body may have caught the error.
+        try transaction.checkSight()
         hasReturned = true
         conflict = try await commit(transaction.end(), durability)
         if conflict == nil { return result }
@@ -56,6 +58,8 @@ extension Store {
         await endTurn(start)
         // An error of the commit may come after the writes: they must not be applied again.
         guard !hasReturned else { throw error }
+        // No other writer is the cause, so this is no conflict.
+        if transaction.lacksOwnWrite { continue }
         // A body that catches the error of a range has its own way.
         if let keyspace = transaction.keyspaceToOrder,
           (error as? StoreError)?.code == .invalidArgument
@@ -160,9 +164,8 @@ extension Store {
   private func isOutdated(
     _ start: TransactionStart, _ error: any Error
   ) async throws(StoreError) -> Bool {
-    guard let error = error as? StoreError, error.code == .corrupted else { return false }
-    if start.stateCount != peers.readStateCount { return true }
-    return try await wasReplaced(error)
+    guard let error = error as? StoreError else { return false }
+    return try await isOutdated(since: start.stateCount, error)
   }
 }
 

@@ -15,6 +15,8 @@ extension Store {
     private var isOpen = true
     /// A keyspace that must become ordered before the body can read a range of it.
     fileprivate(set) var keyspaceToOrder: Keyspace?
+    /// Whether the body needs an operation that it does not see; see ``require(_:in:)``.
+    private(set) var lacksOwnWrite = false
 
     init(_ store: Store, _ start: TransactionStart) {
       self.store = store
@@ -27,6 +29,26 @@ extension Store {
     func end() -> TransactionContents {
       isOpen = false
       return contents
+    }
+
+    /// Ends the attempt by an error when it began before an operation that the program has made for
+    /// the transaction. The body then runs again, also after it has caught the error.
+    ///
+    /// - Throws: `.conflict`.
+    package func require(
+      _ sequence: SequenceNumber, in keyspace: Keyspace
+    ) throws(StoreError) {
+      // A number of another store would never be seen.
+      _ = name(keyspace)
+      if contents.snapshot.sequence < sequence { lacksOwnWrite = true }
+      try checkSight()
+    }
+
+    /// Throws the error of ``require(_:in:)``, also after the body has caught it.
+    func checkSight() throws(StoreError) {
+      guard lacksOwnWrite else { return }
+      throw StoreError(
+        .conflict, "the attempt of the transaction began before its models were saved")
     }
 
     /// The sequence number of the last operation that the transaction sees.

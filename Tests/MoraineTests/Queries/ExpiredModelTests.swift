@@ -1,6 +1,7 @@
-import Moraine
 import MoraineTesting
 import Testing
+
+@testable import Moraine
 
 /// Models that seemed to have expired, because the clock was ahead by less than the grace.
 @Suite(.timeLimit(.minutes(10))) struct ExpiredModelTests {
@@ -62,6 +63,24 @@ import Testing
     }
     #expect(error?.code == .notUnique)
     #expect(try await store.verify().problems.isEmpty)
+    try await store.close()
+  }
+
+  /// Regression: an index of expired models alone was called ready, and the next save added it as
+  /// one that must be built.
+  @Test func indexOfExpiredModelsIsAddedBeforeItIsReady() async throws {
+    let store = try open()
+    let plain = try LocalRepository<Person>(in: store, named: "people")
+    try await plain.save(person(1, "ada"), expiring: .after(.seconds(3600)))
+    clock.set(toMilliseconds: Self.start + 5_400_000)
+    let people = try LocalRepository<Person>(
+      in: store, named: "people", indexes: [.index("age", on: \.age)])
+    #expect(try await people.indexStatus().map(\.name) == ["age"])
+    let indexes = try #require(people.indexes)
+    let catalog = try await indexes.readCatalog()
+    #expect(catalog.indexes.map(\.name) == ["age"])
+    try await people.buildIndexes()
+    #expect(try await people.indexStatus().allSatisfy(\.isReady))
     try await store.close()
   }
 

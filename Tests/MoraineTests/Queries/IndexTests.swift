@@ -130,6 +130,17 @@ import Testing
     #expect(try await people.query(where: \.age, is: 2).count() == 3)
     #expect(try await people.loadAll().count == 9)
     await #expect(throws: StoreError.self) { try await people.save(person(10, "x")) }
+    // Each of these calls tries to add the indexes itself.
+    let (finder, loader) = (try self.people(store), try self.people(store))
+    let found = try await store.transaction { transaction in
+      try await finder.find(by: 4, in: transaction)
+    }
+    #expect(found?.age == 1)
+    let loaded = try await store.transaction { transaction in
+      try await loader.loadAll(in: transaction)
+    }
+    #expect(loaded.count == 9)
+    #expect(try await self.people(store).indexStatus().allSatisfy { !$0.isReady })
   }
 
   @Test func batchIsRefusedAsAWholeWhenTwoOfItsModelsHaveAUniqueValue() async throws {

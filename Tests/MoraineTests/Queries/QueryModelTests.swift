@@ -58,6 +58,31 @@ import Testing
     #expect(try await store.verify().problems.isEmpty, "seed \(seed)")
   }
 
+  /// A page continues at its place whichever indexes are ready.
+  @Test func fetchHasTheOrderOfTheIndexAndAPageThatOfTheIds() async throws {
+    let people = try LocalRepository<Person>(
+      in: Store.inMemory(), named: "people", indexes: Person.indexes)
+    try await people.save(contentsOf: [
+      Person(id: 1, age: 30, city: "Bern", tags: ["a"]),
+      Person(id: 2, age: 20, city: "Bern", tags: ["c"]),
+      Person(id: 3, age: 25, city: "Bern", tags: ["b"]),
+    ])
+    try await people.buildIndexes()
+    let query = people.query(where: \.age, in: 20...30).limit(2)
+    #expect(try await query.explain().index == "age")
+    #expect(try await query.fetch().map(\.id) == [2, 3])
+    #expect(try await query.first()?.id == 2)
+    let page = try await query.page()
+    #expect(page.models.map(\.id) == [1, 2])
+    #expect(try await query.page(after: page.next).models.map(\.id) == [3])
+    var updates = query.updates.makeAsyncIterator()
+    let observed = try #require(await updates.next(isolation: nil)).models.map(\.id)
+    #expect(observed == [1, 2])
+    let tagged = people.query().where(any: \.tags, in: "a"..."c").limit(2)
+    #expect(try await tagged.explain().index == "tags")
+    #expect(try await tagged.fetch().map(\.id) == [1, 2])
+  }
+
   static func failureToBuild(_ people: LocalRepository<Person>) async -> StoreError? {
     do throws(StoreError) {
       try await people.buildIndexes()

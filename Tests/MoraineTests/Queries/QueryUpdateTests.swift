@@ -144,6 +144,26 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: these ask for some models more than the limit, which must not count.
+  @Test func limitThatIsSortedInMemoryAllowsUpdatesAndPages() async throws {
+    let people = try LocalRepository<Person>(in: Store.inMemory(), named: "people")
+    try await people.save(
+      contentsOf: (0..<200).map { Person(id: $0, age: $0 * 7 % 50, city: "Bern") })
+    let query = people.query().sorted(by: \.age).sortingInMemory(atMost: 100)
+    let few = query.limit(50)
+    var updates = few.updates.makeAsyncIterator()
+    let observed = try #require(await updates.next(isolation: nil)).models
+    let fetched = try await few.fetch()
+    #expect(fetched.count == 50)
+    #expect(Array(observed) == fetched)
+    let page = try await query.limit(100).page()
+    let all = try await query.limit(100).fetch()
+    #expect(page.models == all)
+    #expect(page.next != nil)
+    let error = await #expect(throws: StoreError.self) { try await query.limit(101).fetch() }
+    #expect(error?.code == .limitExceeded)
+  }
+
   @Test(arguments: 0..<16 as Range<UInt64>)
   func observedQueryEqualsTheQueryAfterEachChange(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)

@@ -130,6 +130,36 @@ final class Folder: Sendable {
     #expect(try await notes.loadAll() == [])
   }
 
+  /// Regression: the transaction began before the models were saved, and did not see them.
+  @Test func transactionSeesTheModelsThatItsRepositoryWasCreatedWith() async throws {
+    let first = [Note(id: 1, text: "a"), Note(id: 2, text: "b")]
+    let found = LocalRepository<Note>.inMemory(first)
+    let note = try await found.keyspace.store.transaction { transaction in
+      try await found.find(by: 1, in: transaction)
+    }
+    #expect(note == first[0])
+    let loaded = LocalRepository<Note>.inMemory(first)
+    let notes = try await loaded.keyspace.store.transaction { transaction in
+      try await loaded.loadAll(in: transaction)
+    }
+    #expect(notes == first)
+    // The second attempt is no retry.
+    let changed = LocalRepository<Note>.inMemory(first)
+    try await changed.keyspace.store.transaction(retries: 0) { transaction in
+      guard var note = try await changed.find(by: 2, in: transaction) else { return }
+      note.text += "c"
+      try await changed.save(note, in: transaction)
+    }
+    #expect(try await changed.find(by: 2)?.text == "bc")
+    // Also a body that catches each error runs again.
+    let caught = LocalRepository<Note>.inMemory(first)
+    let text = try await caught.keyspace.store.transaction {
+      (transaction) async throws -> String? in
+      do { return try await caught.find(by: 1, in: transaction)?.text } catch { return "caught" }
+    }
+    #expect(text == "a")
+  }
+
   @Test(arguments: ["", ".", "..", "a/b", "/etc/passwd", "a\u{0}b"])
   func aFilenameIsNoPath(name: String) throws {
     let folder = try Folder()

@@ -38,6 +38,40 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     #expect(try await notes.find(by: 2)?.text == "here", "the rest stays usable")
   }
 
+  /// A save and a delete do not read the model that they replace.
+  @Test func modelOfALaterVersionIsReplacedBySavesAndDeletesAlone() async throws {
+    let store = Store.inMemory()
+    let later = try LocalRepository<Note>(
+      in: store, named: "notes", format: .json(version: 3))
+    try await later.save(contentsOf: (1...5).map { Note(id: $0, text: "from the future") })
+    let notes = try LocalRepository<Note>(in: store, named: "notes", format: Self.current)
+    var error = await #expect(throws: StoreError.self) {
+      try await notes.update(1) { _ in Note(id: 1, text: "changed") }
+    }
+    #expect(error?.code == .newerFormat)
+    error = await #expect(throws: StoreError.self) {
+      try await notes.write { batch in
+        batch.delete(2)
+        _ = try batch.find(by: 1)
+      }
+    }
+    #expect(error?.code == .newerFormat)
+    #expect(try await later.loadAll().count == 5, "nothing was written")
+    #expect(try await later.find(by: 1)?.text == "from the future")
+    try await notes.save(Note(id: 1, text: "saved"))
+    try await notes.delete(2)
+    try await notes.write { batch in
+      try batch.save(Note(id: 3, text: "saved in a batch"))
+      batch.delete(4)
+    }
+    #expect(try await notes.find(by: 1)?.text == "saved")
+    #expect(try await notes.find(by: 2) == nil)
+    #expect(try await notes.find(by: 3)?.text == "saved in a batch")
+    #expect(try await notes.find(by: 4) == nil)
+    error = await #expect(throws: StoreError.self) { try await notes.find(by: 5) }
+    #expect(error?.code == .newerFormat)
+  }
+
   @Test(arguments: ["", "null", "[]", "{", #"{"id":1}"#, #"{"$version":0,"id":1}"#, "\u{FF}"])
   func valueThatIsNoModelIsNamed(text: String) async throws {
     let store = Store.inMemory()
