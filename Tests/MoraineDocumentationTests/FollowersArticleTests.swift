@@ -37,6 +37,15 @@ import Testing
     print(value as Any)
   }
 
+  /// The code of the comment on ``Follower``.
+  private func inTheComment(_ archive: Archive) async throws {
+    let follower = try await archive.follow(in: "/var/lib/replica")
+    let users = try follower.store.keyspace(named: "users")
+    let value = try await users.value(forKey: "ada")
+    print(follower.freshness.sequence)
+    print(value as Any)
+  }
+
   private func onTheOtherServer(_ archive: Archive) async throws {
     let (follower, branch) = try await archive.rejoin(in: "/data/users.moraine")
     print(follower, branch as Any)

@@ -145,7 +145,7 @@ public struct Archive: Sendable {
   /// - Parameters:
   ///   - directory: the directory of a store that no process has open.
   ///   - configuration: the settings of the follower's store.
-  /// - Returns: the follower, and the new path of the earlier store, `<directory>.branch-<epoch>`;
+  /// - Returns: the follower, and the new path of the earlier store, named as ``adopt(in:)`` says;
   ///   nil when the directory had no store, or follows the archive already.
   /// - Throws: the errors of ``follow(in:configuration:)``; `.store` with `.locked`. An error after
   ///   the renaming names the new path.
@@ -189,7 +189,8 @@ public struct Archive: Sendable {
   /// is missing and both others exist.
   ///
   /// - Parameter directory: the directory of a store that no process has open.
-  /// - Returns: the new path of the earlier store, `<directory>.branch-<epoch>`.
+  /// - Returns: the new path of the earlier store: `<directory>.branch-<epoch>`, followed by `-2`,
+  ///   `-3` and so on where that name is taken.
   /// - Throws: the errors of ``restore(to:at:onProgress:)``; `.store` with `.locked` when a process
   ///   has the store open, or with `.notAStore`.
   public func adopt(in directory: FilePath) async throws(ArchiveError) -> FilePath {

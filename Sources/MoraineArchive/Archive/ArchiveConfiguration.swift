@@ -63,8 +63,9 @@ public enum ArchiveEvent: Sendable {
   case attached(term: UInt64)
   /// A checkpoint exists: states from its position on need no older object.
   case checkpointed(number: UInt64, position: UInt64)
-  /// Part of the log was not shipped before compaction replaced it, or the store was restored. A
-  /// whole copy of the store followed.
+  /// The archive has a whole copy of the store, and no states between it and the one before: the
+  /// archive is new, part of the log was not shipped before compaction replaced it, or the store
+  /// was restored to an earlier moment.
   case gap(position: UInt64)
   /// The writer has cleaned the archive.
   case cleaned(CleaningReport)

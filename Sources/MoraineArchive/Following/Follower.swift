@@ -9,8 +9,8 @@ import SystemPackage
 ///
 /// ```swift
 /// let follower = try await archive.follow(in: "/var/lib/replica")
-/// let users = follower.store.keyspace("users")
-/// let value = try await users.get("ada")
+/// let users = try follower.store.keyspace(named: "users")
+/// let value = try await users.value(forKey: "ada")
 /// print(follower.freshness.sequence)
 /// ```
 ///

@@ -25,7 +25,8 @@ struct ArchiveStore: AsyncParsableCommand {
 
       When the store is an older copy than the archive, or both went on from a common
       state, the command refuses. With --adopt the archive is restored in its place,
-      and the directory is kept under another name: NAME.branch-1.
+      and the directory is kept under another name: NAME.branch-EPOCH, followed by
+      -2, -3 and so on where that name is taken.
 
       A bucket is s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION; each part
       after the bucket may be missing. The keys come from AWS_ACCESS_KEY_ID and

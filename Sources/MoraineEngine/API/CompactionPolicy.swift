@@ -9,8 +9,9 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// Whether segments are compacted in the background: after each seal, and when the disk is full.
   /// Default: true.
   public var isAutomatic = true
-  /// The space amplification at which compaction begins: bytes of the log for each byte of its live
-  /// records. 1.1 to 1,000,000; a value outside that range counts as the nearer end. Default: 1.5.
+  /// The space amplification that compaction keeps the log within: bytes of the log for each byte
+  /// of its live records. Compaction begins a little earlier: at 1.4 where the limit is 1.5. 1.1 to
+  /// 1,000,000; a value outside that range counts as the nearer end. Default: 1.5.
   public var spaceAmplificationLimit = 1.5
   /// The space amplification down to which an idle store is compacted: a store that was written to,
   /// and that no task has written to for two seconds since. A write ends such a compaction after

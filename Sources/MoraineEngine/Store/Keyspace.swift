@@ -58,8 +58,9 @@ extension Store {
   ///
   /// An ordered keyspace has a tree as its index, instead of a hash table. Keys have at most
   /// `StoreLimits.orderedKeyLengthBytes`. The first put, or the first call that needs the order,
-  /// makes an existing keyspace ordered: that takes one pass over its keys, during which other
-  /// calls wait. It stays ordered.
+  /// makes an existing keyspace ordered: that reads the log twice. First the records are verified,
+  /// while other calls may read and writes wait; then the tree is built, while all calls wait. The
+  /// keyspace stays ordered.
   ///
   /// - Parameters: as for ``keyspace(named:defaultLifetime:)``.
   public nonisolated func orderedKeyspace(

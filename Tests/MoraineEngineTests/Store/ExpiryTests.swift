@@ -468,6 +468,32 @@ import Testing
     try await store.close()
   }
 
+  @Test func waitingValueSequenceShowsAnExpiryWithTheNextChangeOfTheStore() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    try await store.set([1], forKey: "key", expiring: .after(.seconds(1)))
+    let values = Task {
+      var found: [[UInt8]?] = []
+      for try await value in store.values(forKey: "key") {
+        found.append(value)
+        if found.count == 2 { break }
+      }
+      return found
+    }
+    while await store.watcherCount == 0 { await Task.yield() }
+    clock.advance(by: .seconds(1))
+    #expect(try await store.value(forKey: "key") == nil)
+    #expect(await store.watcherCount == 1, "the clock wakes no sequence")
+    try await store.set([2], forKey: "other")
+    #expect(try await values.value == [[1], nil])
+    // A sequence that does not wait looks at the store with each call.
+    try await store.set([3], forKey: "key", expiring: .after(.seconds(1)))
+    var later = store.values(forKey: "key").makeAsyncIterator()
+    #expect(try await later.next() == .some([3]))
+    clock.advance(by: .seconds(1))
+    #expect(try await later.next() == .some(nil))
+    try await store.close()
+  }
+
   @Test(arguments: modes)
   func damagedRecordDoesNotReadAsExpired(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
