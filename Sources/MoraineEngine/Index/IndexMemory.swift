@@ -23,8 +23,9 @@ import Synchronization
 ///   within its last term is alive. An earlier term ended the same way.
 /// - It is an original of a chunk that has left the index's table, because the index became smaller
 ///   or moved its buckets to another chunk. The index never writes to the chunk again: a place that
-///   comes back gets a page of a new chunk. The chunk is in `retiredChunks`. It is unmapped only
-///   when all snapshots that were taken before it left the table have ended.
+///   comes back gets a page of a new chunk. The chunk is in `retiredChunks`. Its term begins when
+///   the index takes it, so the terms of its pages lie within its own: it is unmapped only when no
+///   snapshot within its term is alive.
 ///
 /// The owner takes the snapshots, so no snapshot begins while the owner checks. Snapshots end on
 /// any thread: ``release(_:)`` removes a number from `live` under the lock after the snapshot's
@@ -66,12 +67,17 @@ final class IndexMemory: Sendable {
 
   private struct RetiredChunk {
     let chunk: Chunk
-    /// Number of snapshots that had been taken when the chunk left the index's table.
-    let retired: UInt64
+    let term: Term
+  }
+
+  private struct OwnChunk {
+    let memory: ZeroedMemory
+    /// Number of snapshots that had been taken when the index took the chunk.
+    let born: UInt64
   }
 
   private struct State {
-    var chunks: [ZeroedMemory] = []
+    var chunks: [OwnChunk] = []
     /// Chunks that were taken ahead. No thread has touched them, so they are addresses and no
     /// memory.
     var spares: [ZeroedMemory] = []
@@ -89,10 +95,10 @@ final class IndexMemory: Sendable {
     /// Removes the chunks that no snapshot has any more. The caller returns their memory.
     mutating func takeFreeChunks() -> FreeChunks {
       if retiredChunks.isEmpty { return FreeChunks() }
-      let oldest = live.first ?? .max
       let free = FreeChunks(
-        chunks: retiredChunks.filter { $0.retired < oldest }.map(\.chunk), mapping: mapping)
-      retiredChunks.removeAll { $0.retired < oldest }
+        chunks: retiredChunks.filter { !$0.term.isNeeded(by: live) }.map(\.chunk),
+        mapping: mapping)
+      retiredChunks.removeAll { !$0.term.isNeeded(by: live) }
       for case .mapped(_, let byteCount) in free.chunks { mappedBytes -= byteCount }
       precondition(mappedBytes >= 0, "more bytes are returned than were mapped")
       if mappedBytes == 0 { mapping = nil }
@@ -149,7 +155,7 @@ final class IndexMemory: Sendable {
   deinit {
     guard isInItsProcess else { return }
     state.withLock { state in
-      for chunk in state.chunks + state.spares { chunk.deallocate() }
+      for chunk in state.chunks.map(\.memory) + state.spares { chunk.deallocate() }
       assert(state.retiredChunks.isEmpty, "a snapshot outlives the memory of its index")
       assert(state.live.isEmpty, "a snapshot was not released before its memory")
       assert(state.retired.isEmpty, "a copy is kept for a snapshot that has ended")
@@ -205,7 +211,7 @@ final class IndexMemory: Sendable {
         chunk = spare
         isSpare = true
       }
-      state.chunks.append(chunk)
+      state.chunks.append(OwnChunk(memory: chunk, born: snapshotCount))
       return (chunk.base, isSpare)
     }
   }
@@ -217,7 +223,7 @@ final class IndexMemory: Sendable {
     state.withLock { state in
       do throws(StorageError) {
         let chunk = try source(false)
-        state.chunks.append(chunk)
+        state.chunks.append(OwnChunk(memory: chunk, born: snapshotCount))
         return chunk.base
       } catch {
         return nil
@@ -285,13 +291,16 @@ final class IndexMemory: Sendable {
     let page = Page(base: base.assumingMemoryBound(to: UInt64.self))
     let free = state.withLock { state in
       let chunk: Chunk
-      if let place = state.chunks.lastIndex(where: { $0.base == page.base }) {
-        chunk = .own(state.chunks.remove(at: place))
+      // A mapped chunk is older than all snapshots.
+      var term = Term(born: 0, retired: snapshotCount)
+      if let place = state.chunks.lastIndex(where: { $0.memory.base == page.base }) {
+        let own = state.chunks.remove(at: place)
+        (chunk, term.born) = (.own(own.memory), own.born)
       } else {
         precondition(state.mappedBytes >= byteCount, "more bytes are retired than were mapped")
         chunk = .mapped(page, byteCount: byteCount)
       }
-      state.retiredChunks.append(RetiredChunk(chunk: chunk, retired: snapshotCount))
+      state.retiredChunks.append(RetiredChunk(chunk: chunk, term: term))
       return state.takeFreeChunks()
     }
     free.returnMemory()

@@ -167,6 +167,27 @@ import Testing
     expectAll(index, 0..<2_000)
   }
 
+  /// Regression: chunks that the index took after the snapshot, and gave back, were kept as long as
+  /// the snapshot.
+  @Test func snapshotKeepsNoChunkThatIsYounger() throws {
+    var index = try HashIndex()
+    index.insert(0..<5_000)
+    let model = Dictionary(uniqueKeysWithValues: (0..<5_000).map { ($0, 3) })
+    let moment = Moment(index.freeze(), model)
+    var counts: [Int] = []
+    for _ in 0..<4 {
+      index.insert(5_000..<400_000)
+      for number in 5_000..<400_000 { index.remove(number) }
+      var limit = Int.max
+      let isUnderWay = index.shrink(&limit)
+      #expect(!isUnderWay)
+      counts.append(index.memory.chunkCounts.own)
+    }
+    #expect(counts[3] == counts[1], "\(counts)")
+    #expect(moment.difference(below: 400_000) == nil)
+    expectAll(index, 0..<5_000)
+  }
+
   /// Insertions, removals, moves, snapshots, checkpoints and steps of shrinking in any order.
   @Test(arguments: 0..<8 as Range<UInt64>)
   func shrinkingIndexEqualsAModel(seed: UInt64) throws {
@@ -248,6 +269,30 @@ import Testing
     _ = loaded.shrink(&limit)
     #expect(loaded.overflow.count < 100)
     expectAll(loaded, 0..<1000)
+  }
+
+  /// Regression: a bucket that was found free, used by a chain of the index, and retired when that
+  /// chain was split was taken for one that no chain had.
+  @Test func overflowBucketThatWasFoundFreeIsUsedAndRetired() throws {
+    var index = try HashIndex()
+    index.insert(0..<100_000)
+    for number in 1000..<100_000 { index.remove(number) }
+    while index.buckets.count > 6000 {
+      var limit = 10
+      _ = index.shrink(&limit)
+    }
+    var loaded = try reloaded(&index)
+    var count = loaded.buckets.count
+    while loaded.freeOverflow.count < 100 {
+      let step = HashIndex.ValidationStep(pages: .max, buckets: count)
+      try require(loaded.validateNextPages(step))
+      count = 10
+    }
+    let isUnderWay = loaded.hasUnvalidatedPages
+    #expect(isUnderWay)
+    loaded.insert(1000..<100_000)
+    try require(loaded.validateAllPages())
+    expectAll(loaded, 0..<100_000)
   }
 
   /// Returns the index after a checkpoint and an opening.
