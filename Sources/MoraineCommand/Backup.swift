@@ -26,6 +26,8 @@ struct Backup: AsyncParsableCommand {
   @Argument(help: "The backup's directory.", completion: .directory) var target: String
   @Flag(help: "Print one JSON object.") var json = false
 
+  func validate() throws { try StoreOptions.refuseEmpty(target, "the backup's directory") }
+
   func run() async throws {
     let bar = ProgressBar("backing up")
     defer { bar.finish() }

@@ -39,6 +39,8 @@ struct Restore: AsyncParsableCommand {
   private var archive: ArchivePlace? { ArchivePlace(argument: backup) }
 
   func validate() throws {
+    try StoreOptions.refuseEmpty(backup, "the backup's directory")
+    try StoreOptions.refuseEmpty(directory, "the new store's directory")
     if let through, through > SequenceNumber.max.rawValue {
       throw ValidationError("--through is at most \(SequenceNumber.max)")
     }

@@ -8,10 +8,12 @@ struct StoreOptions: ParsableArguments {
   @Argument(help: "The store's directory.", completion: .directory)
   var directory: String
 
-  func validate() throws {
-    // An empty path would be the current directory.
-    if directory.isEmpty {
-      throw ValidationError("the store's directory is empty; is a variable of the shell not set?")
+  func validate() throws { try Self.refuseEmpty(directory, "the store's directory") }
+
+  /// Refuses an empty path, which would be the current directory.
+  static func refuseEmpty(_ path: String, _ name: String) throws {
+    if path.isEmpty {
+      throw ValidationError("the path of \(name) is empty; is a variable of the shell not set?")
     }
   }
 

@@ -25,10 +25,14 @@ import Testing
   }
 
   /// Regression: a variable of the shell that was not set made a store in the current directory.
-  @Test func emptyPathIsRefused() async throws {
-    let script = #"cd "$1" && exec "$0" put "" k v"#
+  @Test(arguments: [
+    #"put "" k v"#, #"backup store """#, #"restore store """#, #"restore "" new"#,
+    #"follow file:archive """#, #"doctor store --salvage """#,
+  ])
+  func emptyPathIsRefused(arguments: String) async throws {
+    let script = #"cd "$1" && exec "$0" "# + arguments
     let outcome = try await Moraine.shell(script, place.folder.path)
-    #expect(outcome.code == 2 && outcome.errors.contains("directory is empty"), "\(outcome)")
+    #expect(outcome.code == 2 && outcome.errors.contains("directory is empty;"), "\(outcome)")
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.folder.path).isEmpty)
   }
 

@@ -29,6 +29,7 @@ struct Follow: AsyncParsableCommand {
   @Flag(help: "Print JSON objects.") var json = false
 
   func validate() throws {
+    try StoreOptions.refuseEmpty(directory, "the follower's directory")
     guard interval > 0, interval < 86_400 else {
       throw ValidationError("--interval is more than 0 and less than a day")
     }

@@ -49,6 +49,7 @@ struct Doctor: AsyncParsableCommand {
   @Flag(help: "Print one JSON object.") var json = false
 
   func validate() throws {
+    if let salvage { try StoreOptions.refuseEmpty(salvage, "the new store's directory") }
     if salvage != nil, archive != nil {
       throw ValidationError("--salvage and --archive exclude each other")
     }
