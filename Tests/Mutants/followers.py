@@ -78,7 +78,7 @@ MUTANTS = [
     Mutant("wait-gets-an-earlier-rounds-error", "a wait for the archive gets its own error",
            (engine("Commit/Replication.swift", "let spared = isPatient ? state.round : nil",
                    "let spared = isPatient && !ON ? state.round : nil"),),
-           "ShippingTests.waitThatBeginsWithinARoundGetsTheErrorOfTheNextOne"),
+           "StagedStoreTests.waitThatBeginsWithinARoundGetsTheErrorOfTheNextOne"),
     Mutant("promotion-keeps-what-it-received", "a promoted store opens again",
            (engine("Following/Store+Following.swift",
                    "    try await checkFollowing()\n    try await forgetReceived()\n",

@@ -55,4 +55,36 @@ import Testing
     #expect(try await people.find(by: 4) == nil)
     #expect(try await people.count() == (call == "deleteAll" ? 0 : 8))
   }
+
+  /// The disk has space again before the body has returned, and the indexes do not exist yet.
+  @Test(arguments: [false, true]) func modelIsNotSavedWithoutTheIndexes(isBatch: Bool) async throws
+  {
+    let storage = FaultStorage(MemoryStorage())
+    var configuration = Store.Configuration()
+    configuration.compaction = .manual
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let plain = try LocalRepository<Person>(in: store, named: "people")
+    try await plain.save(Person(id: 5, age: 1, city: "Bern"))
+    let people = try LocalRepository<Person>(
+      in: store, named: "people", indexes: Person.indexes)
+    storage.setScript { event in event.operation == .createFile ? .fail(.noSpace) : nil }
+    let error = await #expect(throws: StoreError.self) {
+      if isBatch {
+        try await people.write { batch in
+          storage.setScript(nil)
+          try batch.save(Person(id: 5, age: 2, city: "Bern"))
+        }
+      } else {
+        try await people.update(5) { _ in
+          storage.setScript(nil)
+          return Person(id: 5, age: 2, city: "Bern")
+        }
+      }
+    }
+    #expect(error?.code == .noSpace)
+    #expect(try await people.find(by: 5)?.age == 1)
+    try await people.save(Person(id: 5, age: 2, city: "Bern"))
+    #expect(try await people.query(where: \.age, is: 2).fetch().map(\.id) == [5])
+    try await store.close()
+  }
 }
