@@ -249,8 +249,8 @@ import Testing
     for moment in moments { #expect(moment.difference(below: next) == nil, replay) }
   }
 
-  /// A checkpoint does not list the free overflow buckets; a loaded index finds them.
-  @Test func loadedIndexReusesItsFreeOverflowBuckets() throws {
+  /// Returns an index with 1000 keys and free overflow buckets.
+  private func withFreeOverflowBuckets() throws -> HashIndex {
     var index = try HashIndex()
     index.insert(0..<100_000)
     for number in 1000..<100_000 { index.remove(number) }
@@ -259,6 +259,12 @@ import Testing
       var limit = 10
       _ = index.shrink(&limit)
     }
+    return index
+  }
+
+  /// A checkpoint does not list the free overflow buckets; a loaded index finds them.
+  @Test func loadedIndexReusesItsFreeOverflowBuckets() throws {
+    var index = try withFreeOverflowBuckets()
     let free = index.freeOverflow.count
     #expect(free > 500)
     var loaded = try reloaded(&index)
@@ -274,13 +280,7 @@ import Testing
   /// Regression: a bucket that was found free, used by a chain of the index, and retired when that
   /// chain was split was taken for one that no chain had.
   @Test func overflowBucketThatWasFoundFreeIsUsedAndRetired() throws {
-    var index = try HashIndex()
-    index.insert(0..<100_000)
-    for number in 1000..<100_000 { index.remove(number) }
-    while index.buckets.count > 6000 {
-      var limit = 10
-      _ = index.shrink(&limit)
-    }
+    var index = try withFreeOverflowBuckets()
     var loaded = try reloaded(&index)
     var count = loaded.buckets.count
     while loaded.freeOverflow.count < 100 {
