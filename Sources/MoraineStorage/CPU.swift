@@ -72,5 +72,14 @@ package struct ZeroedMemory: @unchecked Sendable {
     self.byteCount = byteCount
   }
 
+  /// Makes a part of the memory present, so that the first write to a page is no page fault. A
+  /// hint.
+  package func prefault(_ place: UnsafeMutableRawPointer, _ byteCount: Int) {
+    assert(
+      place >= base && place + byteCount <= base + self.byteCount,
+      "memory of another owner is made present")
+    moraine_prefault(place, byteCount)
+  }
+
   package func deallocate() { moraine_unmap(base, byteCount) }
 }

@@ -172,7 +172,8 @@ struct CompactionCandidate {
 final class CompactionReader: @unchecked Sendable {
   /// Number of records after which a chunk ends.
   static let chunkRecords = 16_384
-  /// Number of records that are looked up in one turn on the actor: so few that no writer notices.
+  /// Number of records that are looked up in one turn on the actor. A writer waits some 100 µs for
+  /// such a turn. Shorter turns would come so often that of a thousand puts more than one waits.
   static let turnRecords = 4096
   /// The same where looking a record up may read keys from a file.
   static let turnOfReadKeys = 256

@@ -33,13 +33,15 @@ extension Store {
       try await validateNodes()
       output.share(try await sharedDictionary(for: reader.inputs, work))
       let (count, cleaned) = try await copy(wanted, reader, output, work, limitBytes)
+      // What was left out is hidden by operations up to this one.
+      let hiding = pipeline.lastAppended
       slots = Array(wanted[..<count])
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
       guard await accountsForLive(slots, output) else {
         isContradicted = true
         throw .indexDamaged("the index lacks live records", checkpoints.names.first)
       }
-      newSlot = try await publish(slots, output, cleaned, on: work.thread)
+      newSlot = try await publish(slots, output, cleaned, hiding: hiding, on: work.thread)
     } catch {
       if error.code == .corrupted, !isContradicted {
         engine!.log.table.noteDamage(error, among: wanted)
@@ -233,14 +235,18 @@ extension Store {
 extension Store {
   /// Replaces the inputs by the output in the table and in the manifest.
   ///
+  /// - Parameters:
+  ///   - cleaned: the result of ``copy(_:_:_:_:_:)``.
+  ///   - hiding: the last operation that may hide a record which was left out.
   /// - Returns: the output's slot; nil when there was nothing to copy.
   func publish(
-    _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64, on thread: SerialQueue
+    _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64, hiding: UInt64,
+    on thread: SerialQueue
   ) async throws(StoreError) -> Int? {
     let mapping = try await mapOutput(output, on: thread)
-    // Newer records hide the records that were left out. The newer records must be durable first.
     if isShared { try await catchUpAsWriter() }
-    try await pipeline.waitUntilAllDurable()
+    // Newer records hide the records that were left out. The newer records must be durable first.
+    try await makeDurable(through: hiding)
     let hasLease = isShared ? try await acquireWriterLease() : false
     defer { if hasLease { releaseWriterLease() } }
     await writing.manifestGate.waitUntilFree()

@@ -136,6 +136,20 @@ struct LiveIndex: ~Copyable {
     try trees.secureMoves()
   }
 
+  /// The most bytes that are taken ahead for copies of pages, for each of the two kinds of index.
+  private static let preparedBytes = 16 << 20
+
+  /// Returns a job that takes memory ahead for the copies that changes make while a snapshot is
+  /// alive. A snapshot is taken afterwards.
+  func preparationOfCopies() -> @Sendable () -> Void {
+    let (hashed, hashedBytes) = (index.memory, min(index.byteCount, Self.preparedBytes))
+    let (nodes, nodeBytes) = (trees.memory, min(trees.byteCount, Self.preparedBytes))
+    return {
+      hashed.prepareCopies(hashedBytes / BucketArray.pageBytes)
+      nodes.prepareCopies(nodeBytes / BucketArray.pageBytes)
+    }
+  }
+
   /// Lets the entry of a record name its copy, unless the entry names a newer record or no longer
   /// exists.
   mutating func relocate(

@@ -36,6 +36,15 @@ extension Log {
     return active.needsSpare && table.vacancyCount > 2
   }
 
+  /// Whether the active segment contains the operation and is large enough for a spare segment.
+  func mayEnd(through sequence: UInt64) -> Bool {
+    guard let active, !active.hasFooter, active.limit >= configuration.spareFloorBytes else {
+      return false
+    }
+    let view = table[active.slot]
+    return view.recordCount > 0 && view.firstSequence <= sequence
+  }
+
   /// Notes that an append of `count` bytes passes the middle of the active segment.
   mutating func passMiddle(_ count: Int) {
     guard var passing = active, table[passing.slot].end + count > passing.middle else { return }

@@ -196,6 +196,21 @@ final class IndexMemory: Sendable {
     }
   }
 
+  /// Takes memory for copies of pages ahead, and makes it present: the page fault of a copy takes
+  /// longer than the copy. A hint: where the system refuses, changes take the memory themselves.
+  /// The end of the last snapshot returns what no copy has used.
+  ///
+  /// Any thread may call this function; it takes some milliseconds for ten megabytes.
+  func prepareCopies(_ pageCount: Int) {
+    let (source, free) = state.withLock { ($0.copies.source, $0.copies.freeCount) }
+    for _ in 0..<max(0, pageCount - free) / PageCopies.slabPages {
+      let slab: ZeroedMemory
+      do throws(StorageError) { slab = try source() } catch { return }
+      PageCopies.prefault(slab)
+      state.withLock { $0.copies.add(slab) }
+    }
+  }
+
   /// Takes a chunk from the system, or one that was taken ahead when the system refuses.
   ///
   /// - Returns: where the chunk begins, and whether it was taken ahead: ``secure(chunks:pages:)``

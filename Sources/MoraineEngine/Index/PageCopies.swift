@@ -18,7 +18,7 @@ struct PageCopies {
 
   /// 256 KiB. A slab begins at a multiple of that, so that the address of a page gives its slab.
   private static let slabBytes = slabPages * BucketArray.pageBytes
-  private static let slabPages = 64
+  static let slabPages = 64
   /// The slabs by their addresses.
   private var slabs: [UInt: Slab] = [:]
   /// Addresses of slabs with free pages, each once. Some of these slabs may be full by now.
@@ -28,7 +28,7 @@ struct PageCopies {
   private(set) var count = 0
   /// Number of pages that were taken ahead and not used since.
   private var secured = 0
-  private let source: Source
+  let source: Source
 
   /// - Parameter source: the source of memory; tests replace it.
   init(source: @escaping Source = PageCopies.systemSlab) { self.source = source }
@@ -42,7 +42,17 @@ struct PageCopies {
   /// Number of entries in the list of slabs with free pages; for tests.
   var candidateCount: Int { candidates.count }
 
-  private var freeCount: Int { slabs.count * Self.slabPages - count }
+  var freeCount: Int { slabs.count * Self.slabPages - count }
+
+  /// Returns where the pages of a slab begin.
+  private static func firstPage(of memory: ZeroedMemory) -> UnsafeMutableRawPointer {
+    memory.base.alignedUp(toMultipleOf: slabBytes)
+  }
+
+  /// Makes the pages of a slab present: the first write to each is no page fault then. A hint.
+  static func prefault(_ memory: ZeroedMemory) {
+    memory.prefault(firstPage(of: memory), slabBytes)
+  }
 
   /// Takes memory until this number of pages is free. They stay free until they are taken, or until
   /// the next call, or ``returnEmptySlabs()``.
@@ -80,9 +90,11 @@ struct PageCopies {
     return (slab.base + number * BucketArray.pageBytes).assumingMemoryBound(to: UInt64.self)
   }
 
-  private mutating func makeSlab() throws(StorageError) {
-    let memory = try source()
-    let base = memory.base.alignedUp(toMultipleOf: Self.slabBytes)
+  private mutating func makeSlab() throws(StorageError) { add(try source()) }
+
+  /// Adds memory that the source has returned.
+  mutating func add(_ memory: ZeroedMemory) {
+    let base = Self.firstPage(of: memory)
     let key = UInt(bitPattern: base)
     assert(slabs[key] == nil, "two slabs have the same address")
     slabs[key] = Slab(memory: memory, base: base)

@@ -3,7 +3,7 @@ import MoraineStorage
 
 extension Store {
   /// Number of bytes of the log that an opening would have to replay.
-  private var bytesSinceCheckpoint: UInt64 {
+  var bytesSinceCheckpoint: UInt64 {
     guard engine != nil else { return 0 }
     return engine!.report.replayedBytes &+ engine!.log.appendedBytes &+ compaction.writtenBytes
       &- checkpoints.coveredBytes
@@ -42,12 +42,22 @@ extension Store {
     }
   }
 
+  /// Takes memory ahead for the pages that writers copy while the image exists, if there are any.
+  private func prepareImage(on runner: any JobRunner) async throws(StoreError) {
+    let last = pipeline.lastAppended
+    try await pipeline.run { () throws(StoreError) in }
+    guard engine != nil, pipeline.lastAppended > last else { return }
+    let prepare = engine!.live.preparationOfCopies()
+    try await runner.run { () throws(StoreError) in prepare() }
+  }
+
   private func writeImage(on runner: any JobRunner) async throws(StoreError) {
     guard engine != nil, !pipeline.hasPoison else { return }
     // In parts, so that other calls get their turn: the index of a hundred million keys is more
     // than a gigabyte.
     while engine != nil, try engine!.validateNextPages() { await Task.yield() }
     try await catchUpAsWriter()
+    try await prepareImage(on: runner)
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
     let written =
@@ -55,7 +65,10 @@ extension Store {
     let name = engine!.checkpointName()
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
-    try await pipeline.waitUntilAllDurable()
+    let last = pipeline.lastAppended
+    // Other tasks may write while this one waits for its turn.
+    try await pipeline.run { () throws(StoreError) in }
+    try await makeDurable(through: last)
     // An opening accepts a checkpoint over a full segment only if the manifest lists it as sealed:
     // wait for the tasks and the jobs of all rotations before the image.
     await writing.waitForSegmentTasks()

@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 extension Store {
   /// Ends the active segment and begins the next one: the spare segment, or one that is created
@@ -260,6 +261,39 @@ extension Store {
     let full = engine!.log.adopt(spare, for: count)
     begin(spare.created, spare.creation, after: full?.segment, hasGate: false)
     return true
+  }
+
+  /// Waits until the operations up to this one are durable. Used by work in the background.
+  ///
+  /// Where others have written much since, the active segment is ended early, and its seal makes
+  /// them durable. A sync of a segment that others write to costs these more: on Linux each page
+  /// that is written to the disk interrupts their processor, and then each page that was made
+  /// present ahead is a page fault.
+  func makeDurable(through sequence: UInt64) async throws(StoreError) {
+    // In a shared store, other processes may have written what is to be durable.
+    guard !isShared else { return try await pipeline.waitUntilAllDurable() }
+    if pipeline.lastAppended >= sequence &+ Self.manyOperations, !compaction.isForFullDisk {
+      try await endActive(through: sequence)
+    }
+    try await pipeline.waitUntilDurable(sequence)
+  }
+
+  /// So few operations that a sync is cheaper than a short segment.
+  private static let manyOperations: UInt64 = 64
+
+  /// Begins the spare segment, if the active one contains an operation that is not durable.
+  private func endActive(through sequence: UInt64) async throws(StoreError) {
+    guard pipeline.durableSequence.load(ordering: .acquiring) < sequence else { return }
+    guard engine?.log.mayEnd(through: sequence) == true else { return }
+    if engine!.log.spare == nil { engine!.log.active?.needsSpare = true }
+    prepareSpareIfDue()
+    await writing.waitForSegmentTasks()
+    try await passGateToCompact()
+    // A writer may have begun the next segment.
+    guard engine?.log.mayEnd(through: sequence) == true else { return }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
+    _ = try await useSpare(for: 0)
   }
 
   /// Removes the file of a spare segment that the manifest does not list any more.

@@ -141,7 +141,9 @@ extension Store {
       try output.add(candidates, isKept, from: reader)
     }
     try output.finish(pipeline)
-    let slot = try #require(try await publish(slots, output, cleaned, on: SerialQueue(.background)))
+    let published = try await publish(
+      slots, output, cleaned, hiding: cleaned, on: SerialQueue(.background))
+    let slot = try #require(published)
     let half = output.relocations.count / 2
     engine!.install(output.relocations[..<half], in: slot)
     let moves = engine!.live.index.movesUnderWay

@@ -30,7 +30,7 @@ import Testing
     while try await store.statistics().segmentCount < segments {
       try await store.set(Self.value, forKey: Key("\(count)"))
       count += 1
-      try #require(count < 10_000)
+      try #require(count < 20_000)
     }
   }
 
@@ -40,7 +40,7 @@ import Testing
       try await store.set(Self.value, forKey: Key("\(count)"))
       count += 1
       try await store.waitUntilIdle()
-      try #require(count < 10_000)
+      try #require(count < 20_000)
     }
   }
 
@@ -54,6 +54,46 @@ import Testing
 
   private static func isSync(_ operation: StorageEvent.Operation) -> Bool {
     [.synchronizeData, .synchronizeFull, .synchronizeDirectory, .rename].contains(operation)
+  }
+
+  /// A sync of the active segment interrupts its writers, and costs them a page fault for each page
+  /// that was made present ahead.
+  @Test(arguments: modes)
+  func compactionSyncsNoSegmentThatOthersWriteTo(mode: Store.Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let configuration = Self.configuration(mode, segmentSizeBytes: 200_000)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    var count = 0
+    try await fill(store, segments: 3, &count)
+    try await store.waitUntilIdle()
+    let before = try await store.statistics().segmentCount
+    let gate = Gate()
+    let syncs = Mutex(0)
+    let output = Mutex<String?>(nil)
+    storage.setScript { event in
+      if event.operation == .synchronizeData { syncs.withLock { $0 += 1 } }
+      guard event.operation == .synchronizeFull, event.file.hasSuffix(".segment") else {
+        return nil
+      }
+      // The output is the first segment that is synced.
+      return output.withLock { name in
+        if name != nil { return nil }
+        name = event.file
+        return .hang(gate)
+      }
+    }
+    try await store.set(Self.value, forKey: "0")
+    let compaction = Task { try await store.compact(segments: 0..<1) }
+    await gate.arrival()
+    for _ in 0..<64 { try await store.set(Self.value, forKey: "1") }
+    gate.open()
+    try await compaction.value
+    #expect(syncs.withLock { $0 } == 0)
+    storage.setScript(nil)
+    #expect(try await store.statistics().segmentCount > before, "the active segment was ended")
+    #expect(try await store.sync().rawValue == UInt64(count) + 65)
+    try await expectAll(count, store)
+    try await store.close()
   }
 
   @Test(arguments: modes)
