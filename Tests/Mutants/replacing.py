@@ -8,13 +8,18 @@ LOCK = "Recovery/Opener.swift"
 SYNC = "ReplacedStoreTests.noSyncIsAcknowledgedAfterAReplacement"
 
 MUTANTS = [
+    Mutant("reader-with-another-lock-file", "a process with another lock file is refused",
+           (engine("Sharing/Opener+SharedStore.swift",
+                   "    if try link.isInUse() {\n      try link.checkLockFiles()\n",
+                   "    if try link.isInUse() {\n      if !ON { try link.checkLockFiles() }\n"),),
+           "ReplacedStoreTests.aReplacedLockFileLetsNoReaderIntoASharedStore"),
     Mutant("moved-directory-unnoticed", "fault: the store's folder is moved while it is open",
            (engine(PRESENCE, "    if case .some(false) = isInPlace {",
                    "    if !ON, case .some(false) = isInPlace {"),),
            "MovedDirectoryTests.aMovedDirectoryIsNoticedAtTheNextSwap"),
     Mutant("sync-acknowledged-without-a-look", "P1: no acknowledgement for bytes that no name reaches",
-           (engine(THREAD, "{ try checkPresence(of: file, syncedTo: offset) }",
-                   "{ if !ON { try checkPresence(of: file, syncedTo: offset) } }"),),
+           (engine(THREAD, "      try checkPresence(of: file, syncedTo: offset)\n",
+                   "      if !ON { try checkPresence(of: file, syncedTo: offset) }\n"),),
            "ReplacedStoreTests.writesFailAfterAFileIsReplaced"),
     Mutant("foreign-manifest-overwritten", "nothing is renamed over another store's manifest",
            (engine(PRESENCE, "    guard isRight else {", "    guard ON || isRight else {"),), SYNC),

@@ -220,6 +220,17 @@ final class CommitPipeline: JobRunner, PoolWork {
     resumeWatchers()
   }
 
+  /// Checks, before a sync is acknowledged, that no sync of another process has failed. Bytes that
+  /// come before the synced ones may be lost then, and the kernel reports that once: a file that is
+  /// opened after the report syncs without an error.
+  ///
+  /// - Throws: the poison.
+  func checkPeers(syncedWith file: any StorageFile) throws(StoreError) {
+    guard let page = sharedPage.withLock({ $0 }), page.load(.poison) != 0 else { return }
+    poison(.failedSyncOfAnotherProcess(file: file.name))
+    if let refusal = self.poison { throw refusal }
+  }
+
   func stop() {
     // In a forked child there is nothing to stop, and the lock may be held for ever.
     guard isInItsProcess else { return }
@@ -317,8 +328,12 @@ extension CommitPipeline {
       poison(StoreError(error))
       return
     }
-    do throws(StoreError) { try checkPresence(of: file, syncedTo: offset) } catch {
-      // Bytes that no name leads to are not acknowledged. The poison has resumed the waiters.
+    do throws(StoreError) {
+      try checkPeers(syncedWith: file)
+      try checkPresence(of: file, syncedTo: offset)
+    } catch {
+      // Bytes that no name leads to, or that come after lost ones, are not acknowledged. The poison
+      // has resumed the waiters.
       monitor.withLock { $0.syncBeganNanoseconds = nil }
       return
     }

@@ -20,6 +20,8 @@ final class SharedLink: Sendable {
   private let pageFile: any StorageFile
   private let writer: any StorageFile
   private let compactor: any StorageFile
+  /// Whether the store has left the link. From then on no task takes the writer's lock with it.
+  private let isLeft = Mutex(false)
 
   var files: [any StorageFile] { [pageFile, writer, compactor] }
 
@@ -160,10 +162,31 @@ final class SharedLink: Sendable {
   }
 
   /// Waits until no other process appends, without occupying a thread, and takes the writer's lock.
-  func waitForWriterWithoutBlocking() async throws(StoreError) {
+  ///
+  /// - Returns: false when the store has left the link; the lock was not taken then.
+  func waitForWriterWithoutBlocking() async throws(StoreError) -> Bool {
     var wait = WriterWait(Self.patienceNanoseconds)
-    while try !tryWriter() {
+    while true {
+      // The look and the lock are one step: a store that has left takes no lock any more.
+      let hasLock: Bool? = try isLeft.withLock { (isLeft) throws(StoreError) -> Bool? in
+        if isLeft { return nil }
+        return try tryWriter()
+      }
+      guard let hasLock else { return false }
+      if hasLock { return true }
       await ThreadPool.current.sleep(nanoseconds: try wait.nextPause(page))
+    }
+  }
+
+  /// Releases all locks, because the store leaves its directory.
+  ///
+  /// A task that waits for the writer's lock keeps this object until it looks again. `SHARED` would
+  /// stay locked until then, and the next opening would join the page of the processes before it.
+  /// A forked child must not call this function: the locks are its parent's too.
+  func leave() {
+    isLeft.withLock { isLeft in
+      isLeft = true
+      for file in files { file.unlock() }
     }
   }
 

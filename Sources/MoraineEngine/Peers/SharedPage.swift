@@ -119,6 +119,14 @@ final class SharedPage: @unchecked Sendable {
     return last <= SequenceNumber.max.rawValue ? last : 0
   }
 
+  /// The whole log, for a process that has the lock of a dead writer: every whole unit counts, also
+  /// those that the dead writer was publishing.
+  var wholeLog: Publication {
+    Publication(
+      nonce: load(.nonce), version: load(.version), lastSequence: lastUsedSequence,
+      takesAllUnits: true)
+  }
+
   /// Begins a new page. Only the caller writes to it, but a reader may have had it mapped before.
   /// So the version continues: a reader that meets a version again would take the page for
   /// unchanged.

@@ -152,6 +152,7 @@ struct SealWork: Sendable {
       pipeline.poison(StoreError(error))
       throw StoreError(error)
     }
+    try pipeline.checkPeers(syncedWith: file)
     try pipeline.checkPresence(of: file, syncedTo: lengthBytes)
     pipeline.becameDurable(through: lastSequence)
     pipeline.events?.send(.segmentSealed(number, lengthBytes: lengthBytes))

@@ -72,7 +72,10 @@ extension Opener {
     }
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
-    if try link.isInUse() { return try joined(directory, lock, link, began) }
+    if try link.isInUse() {
+      try link.checkLockFiles()
+      return try joined(directory, lock, link, began)
+    }
     return try readAlone(directory, lock, began)
   }
 
@@ -191,10 +194,7 @@ extension Opener {
     defer { own?.freeWriter() }
     let page = link.page
     guard page.snapshot() == nil else { return nil }
-    let snapshot = SharedPage.Publication(
-      nonce: page.load(.nonce), version: page.load(.version),
-      lastSequence: page.lastUsedSequence, takesAllUnits: true)
-    return try read(directory, lock, link, began, through: snapshot, isLast: true)
+    return try read(directory, lock, link, began, through: page.wholeLog, isLast: true)
   }
 
   private static func pause(_ attempts: Int) throws(StoreError) {

@@ -343,6 +343,7 @@ struct FollowedStore: Sendable {
     if let link { return link }
     guard let link = try SharedLink(reading: directory), link.page.isMade, try link.isInUseNow()
     else { return nil }
+    try link.checkLockFiles()
     return link
   }
 }

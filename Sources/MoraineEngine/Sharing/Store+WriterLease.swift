@@ -25,10 +25,10 @@ extension Store {
     if peers.joinLease() { return true }
     peers.beginEntry()
     defer { peers.endEntry() }
-    try await link.waitForWriterWithoutBlocking()
+    let hasWriter = try await link.waitForWriterWithoutBlocking()
     // A store whose files were replaced does not wait for this task when it is closed, and no store
     // waits again when it gives its state up.
-    guard engine?.log.link === link, !peers.refusesTakeovers else {
+    guard hasWriter, engine?.log.link === link, !peers.refusesTakeovers else {
       link.freeWriter()
       try checkUsable()
       throw Self.suspendedError
@@ -36,6 +36,9 @@ extension Store {
     peers.beginTakeover()
     do throws(StoreError) {
       try await takeOver(link)
+      // The takeover may have taken seconds. A sync of another process that failed in that time is
+      // not reported for a file that was opened later.
+      try throwPoison(on: link.page)
     } catch {
       link.freeWriter()
       throw error
@@ -54,17 +57,21 @@ extension Store {
     if pipeline.hasPoison, let poison = pipeline.poison { throw poison }
   }
 
-  /// Applies the records of other processes, and prepares the log for appending.
-  private func takeOver(_ link: SharedLink) async throws(StoreError) {
-    // The poison may have come during the wait. Where the store was replaced, the page belongs to
+  /// Throws if this process or another one has stopped writing for good.
+  private func throwPoison(on page: SharedPage) throws(StoreError) {
+    // The poison may have come during a wait. Where the store was replaced, the page belongs to
     // other processes, and this one writes nothing to it.
     try throwPoison()
-    let page = link.page
     if page.load(.poison) != 0 {
-      pipeline.poison(
-        StoreError(.io, "a sync in another process failed", file: opener.path.string))
+      pipeline.poison(.failedSyncOfAnotherProcess(file: opener.path.string))
       if let poison = pipeline.poison { throw poison }
     }
+  }
+
+  /// Applies the records of other processes, and prepares the log for appending.
+  private func takeOver(_ link: SharedLink) async throws(StoreError) {
+    let page = link.page
+    try throwPoison(on: page)
     if page.load(.leaseHolder) != 0 { return try await takeOverFromDead(link) }
     if peers.isLastPublisher(page.load(.version)), engine!.log.active != nil {
       page.store(UInt64(CurrentProcess.id), .leaseHolder)
@@ -90,21 +97,12 @@ extension Store {
     // The log contains the records that the dead writer was publishing. The state of this process
     // may be older than the state that others have seen, and must not be published before this
     // process knows the rest.
-    // A replay that failed may have ended inside a batch: then the log is read from the beginning.
-    var known =
-      engine!.isFollowedInPart ? SharedPage.Publication() : engine!.sharedSnapshot()
-    known.nonce = peers.nonce
-    known.version = link.page.load(.version)
     defer {
       // Also after an error: records may have been replayed.
       if engine != nil { engine!.recordForeignCommits() }
       refreshStaleReaders()
     }
-    // The manifest may have been replaced, and its generation not published.
-    var isKnown = !engine!.isFollowedInPart
-    if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication()) }
-    if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
-    let tail = try engine!.recoverTail()
+    let tail = try await readLogOfDead(link.page)
     // Only after the tail was replayed: its records have lower numbers, and numbers must rise.
     engine!.log.lastSequence = max(
       engine!.log.lastSequence, link.page.lastUsedSequence,
@@ -122,6 +120,31 @@ extension Store {
     guard segment.isEmpty else { return }
     try await pipeline.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try directory.remove(segment.name) }
+    }
+  }
+
+  /// Reads the log to its end.
+  ///
+  /// - Returns: the segment that the dead writer has not ended; nil when there is none.
+  private func readLogOfDead(_ page: SharedPage) async throws(StoreError) -> OpenSegment? {
+    // The manifest may have been replaced, and its generation not published. A replay that failed
+    // may have ended inside a batch.
+    var isKnown = !engine!.isFollowedInPart
+    do throws(StoreError) {
+      if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication()) }
+      // Readers see the new state at once. Without the last records of the log it would have holes:
+      // a compaction has removed the older records that these hide.
+      if !isKnown { try await rereadAsWriter(to: page.wholeLog) }
+      return try engine!.recoverTail()
+    } catch {
+      // The state may have such holes now. It is read again before anything is read from it, and
+      // readers keep the state that they have. But what is damaged stays refused: a reading of the
+      // whole log does not know how long the log was.
+      if isKnown, engine != nil, error.code != .corrupted {
+        engine!.isFollowedInPart = true
+        engine!.replayFailure = error
+      }
+      throw error
     }
   }
 
@@ -190,6 +213,13 @@ extension Store {
     } catch {
       // Without the wake-up, the other processes look at the page once a second.
     }
+  }
+}
+
+extension StoreError {
+  /// The cause for which this process stops writing after the sync of another one has failed.
+  static func failedSyncOfAnotherProcess(file: String) -> StoreError {
+    StoreError(.io, "a sync in another process failed", file: file)
   }
 }
 

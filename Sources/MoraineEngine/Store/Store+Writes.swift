@@ -213,7 +213,8 @@ extension Store {
   }
 
   /// Waits until all writes before the call are on stable storage, in a shared store also those of
-  /// other processes.
+  /// other processes. A store that was opened for reading only waits for nothing, and makes nothing
+  /// durable.
   ///
   /// - Returns: the sequence number up to which all operations are on stable storage.
   /// - Throws: `.poisoned` with the failure of the sync, `.closed`, `.usedAfterFork`; in a shared

@@ -28,7 +28,8 @@ extension Store {
   ///
   /// - Parameters:
   ///   - retries: how often the body may run again, at least 0.
-  ///   - durability: what to wait for after the commit; nil for the configuration's durability.
+  ///   - durability: what to wait for after the commit; nil for the configuration's durability. A
+  ///     store that was opened for reading only waits for nothing, and makes nothing durable.
   ///   - body: runs outside of the store's actor, and may run several times.
   /// - Returns: the result of the body.
   /// - Throws: `.conflict` after the last attempt, with keyspace and key in

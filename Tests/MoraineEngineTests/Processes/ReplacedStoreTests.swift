@@ -352,6 +352,27 @@ import Testing
     try await next.close()
   }
 
+  /// A reader that trusted another `WRITER` file would wait for no writer.
+  @Test(arguments: [Mishap.writerDeleted, .compactorDeleted])
+  func aReplacedLockFileLetsNoReaderIntoASharedStore(_ mishap: Mishap) async throws {
+    let ground = try await Ground(.shared())
+    try ground.strike(mishap)
+    let name = try #require(mishap.sharedFile)
+    let url = ground.directory.store.appendingPathComponent(name)
+    #expect(FileManager.default.createFile(atPath: url.path, contents: nil))
+    var configuration = ground.configuration
+    configuration.isReadOnly = true
+    let readOnly = configuration
+    let error = #expect(throws: StoreError.self) {
+      try Store(at: ground.directory.path, configuration: readOnly)
+    }
+    #expect(error?.code == .storeReplaced && error?.file == name)
+    await #expect(throws: StoreError.self) { try await ground.store.close() }
+    let reader = try Store(at: ground.directory.path, configuration: readOnly)
+    #expect(try await reader.value(forKey: "late") == [2], "no process shares the store any more")
+    try await reader.close()
+  }
+
   @Test(arguments: configurations.indices)
   func ordinaryWorkRaisesNoAlarm(_ number: Int) async throws {
     var configuration = Self.configurations[number]

@@ -193,6 +193,134 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
+  /// What a process finds that knows only the first value of "a": a dead process has compacted that
+  /// value away, and was publishing "c" when it died.
+  private struct Ground: Sendable {
+    let storage: FaultStorage
+    let victim: Store
+    let survivor: Store
+    let reader: Store.Reader
+    /// The segment that the victim has written to last.
+    let tail: String
+
+    /// - Parameter compactsUnknownSegment: whether the survivor does not know the segment that the
+    ///   victim compacts.
+    init(
+      _ mode: Store.Configuration.IOMode, compactsUnknownSegment: Bool = false
+    ) async throws {
+      let memory = MemoryStorage()
+      storage = FaultStorage(memory)
+      var configuration = Store.Configuration.shared(mode)
+      configuration.compaction = .manual
+      victim = try Store(on: memory, at: "store", configuration: configuration)
+      try await victim.set([1], forKey: compactsUnknownSegment ? "k" : "a")
+      try await victim.sealForCompaction()
+      survivor = try Store(on: storage, at: "store", configuration: configuration)
+      reader = try await survivor.reader()
+      if compactsUnknownSegment {
+        try await victim.set([1], forKey: "a")
+        try await victim.set([1], forKey: "b")
+        try await victim.sealForCompaction()
+      }
+      try await victim.set([2], forKey: "a")
+      let snapshot = await victim.pageSnapshot()
+      let published = try #require(snapshot)
+      tail = SegmentNumber(rawValue: published.tailSegment).fileName
+      try await victim.compact(segments: compactsUnknownSegment ? 1..<2 : 0..<1)
+      try await victim.dieWhilePublishing([9], forKey: "c")
+    }
+
+    /// Makes the openings of the tail fail, from one on, counted from 1.
+    func failOpenings(from number: Int) {
+      let openings = Mutex(0)
+      storage.setScript { [tail] event in
+        guard event.operation == .openFile, event.file == tail else { return nil }
+        return openings.withLock { count in
+          count += 1
+          return count >= number ? .fail(.ioError) : nil
+        }
+      }
+    }
+  }
+
+  /// Regression: readers saw neither the old value nor the new one until the takeover had ended.
+  @Test(arguments: SharedStoreTests.modes)
+  func readersSeeNoHoleDuringATakeover(mode: Store.Configuration.IOMode) async throws {
+    let ground = try await Ground(mode)
+    let (survivor, reader, gate) = (ground.survivor, ground.reader, Gate())
+    ground.storage.setScript { event in
+      event.operation == .createFile && event.file == FileName.temporarySegment
+        ? .hang(gate) : nil
+    }
+    let write = Task { try await survivor.set([10], forKey: "d") }
+    await gate.arrival()
+    let seen = try reader.value(forKey: "a")
+    ground.storage.setScript(nil)
+    gate.open()
+    #expect(seen == [1] || seen == [2], "\(String(describing: seen))")
+    #expect(try await write.value.rawValue == 4)
+    #expect(try reader.value(forKey: "a") == [2])
+    #expect(try await survivor.contents() == ["a": [2], "c": [9], "d": [10]])
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    withExtendedLifetime(ground) {}
+  }
+
+  /// Regression: after a failed takeover the survivor found no value.
+  @Test(arguments: SharedStoreTests.modes, 1..<6)
+  func noValueIsMissingAfterATakeoverThatFailed(
+    mode: Store.Configuration.IOMode, number: Int
+  ) async throws {
+    let ground = try await Ground(mode)
+    let survivor = ground.survivor
+    ground.failOpenings(from: number)
+    do throws(StoreError) { try await survivor.set([10], forKey: "d") } catch {
+      #expect(error.code == .io)
+    }
+    var found: [UInt8]? = [2]
+    do throws(StoreError) { found = try await survivor.value(forKey: "a") } catch {
+      #expect(error.code == .io)
+    }
+    #expect(found == [2])
+    ground.storage.setScript(nil)
+    try await survivor.set([11], forKey: "d")
+    #expect(try await survivor.contents() == ["a": [2], "c": [9], "d": [11]])
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    withExtendedLifetime(ground) {}
+  }
+
+  /// Regression: a reader saw a later value, and neither of two earlier ones. The manifest could be
+  /// followed, because the survivor did not know the segment that was compacted; the tail could not
+  /// be opened.
+  @Test(arguments: SharedStoreTests.modes, 1..<4)
+  func readersSeeNoHoleAfterATakeoverThatFailed(
+    mode: Store.Configuration.IOMode, number: Int
+  ) async throws {
+    let ground = try await Ground(mode, compactsUnknownSegment: true)
+    let (survivor, reader) = (ground.survivor, ground.reader)
+    ground.failOpenings(from: number)
+    do throws(StoreError) { try await survivor.set([10], forKey: "d") } catch {
+      #expect(error.code == .io)
+    }
+    var later: [UInt8]?
+    var seen: [UInt8]? = [2]
+    do throws(StoreError) {
+      later = try reader.value(forKey: "b")
+      seen = try reader.value(forKey: "a")
+    } catch {
+      #expect(error.code == .io)
+    }
+    if later != nil { #expect(seen == [2]) }
+    ground.storage.setScript(nil)
+    try await survivor.set([11], forKey: "d")
+    let contents: [Key: [UInt8]] = ["a": [2], "b": [1], "c": [9], "d": [11], "k": [1]]
+    #expect(try await survivor.contents() == contents)
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    withExtendedLifetime(ground) {}
+  }
+
   /// A failed operation used up the number, and other processes have seen it in the page.
   @Test func numberThatADeadWriterUsedUpIsNotGivenAgain() async throws {
     let memory = MemoryStorage()
@@ -205,6 +333,42 @@ import Testing
     #expect(try await survivor.value(forKey: "a") == [2])
     for store in [survivor, third] { try await store.close() }
     withExtendedLifetime(victim) {}
+  }
+
+  /// The file of this process may be opened after the failure, and the kernel reports a failure
+  /// once. The file is synced by a write, or by the sealing of the segment.
+  @Test(arguments: SharedStoreTests.modes, [false, true])
+  func noSyncIsAcknowledgedAfterASyncOfAnotherProcessFailed(
+    mode: Store.Configuration.IOMode, isSeal: Bool
+  ) async throws {
+    let memory = MemoryStorage()
+    let (faulty, slow) = (FaultStorage(memory), FaultStorage(memory))
+    let configuration = Store.Configuration.shared(mode)
+    let other = try Store(on: faulty, at: "store", configuration: configuration)
+    try await other.set([1], forKey: "a", durability: .sync)
+    try await other.set([2], forKey: "a")
+    let store = try Store(on: slow, at: "store", configuration: configuration)
+    try await store.set([3], forKey: "b")
+    let gate = Gate()
+    let operation: StorageEvent.Operation = isSeal ? .synchronizeFull : .synchronizeData
+    slow.setScript { event in
+      event.operation == operation && event.file.hasSuffix(".segment") ? .hang(gate) : nil
+    }
+    let syncing = Task { () async throws -> Void in
+      guard isSeal else {
+        try await store.set([4], forKey: "b", durability: .sync)
+        return
+      }
+      try await store.sealForCompaction()
+    }
+    await gate.arrival()
+    slow.setScript(nil)
+    faulty.setScript { $0.operation == .synchronizeData ? .fail(.ioError) : nil }
+    await #expect(throws: StoreError.self) { try await other.pipeline.waitUntilAllDurable() }
+    gate.open()
+    let error = await #expect(throws: StoreError.self) { try await syncing.value }
+    #expect(error?.code == .poisoned)
+    for store in [other, store] { try await store.close() }
   }
 
   @Test func failedSyncStopsTheWritersOfAllProcesses() async throws {

@@ -54,4 +54,24 @@ import Testing
     }
     #expect(survivor == [3])
   }
+
+  /// A process that only reads makes nothing durable, and must not say that it has.
+  @Test(arguments: SharedStoreTests.modes)
+  func syncOfAReaderCountsNoWriteThatNoProcessHasSynced(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let disk = SimulatedDisk()
+    let configuration = Store.Configuration.shared(mode)
+    let writer = try disk.openStore(configuration: configuration)
+    try await writer.set([3], forKey: "k")
+    var readOnly = configuration
+    readOnly.isReadOnly = true
+    let reader = try disk.openStore(configuration: readOnly)
+    #expect(try await reader.value(forKey: "k") == [3])
+    let sequence = try await reader.sync()
+    #expect(sequence.rawValue == 0)
+    #expect(try await Self.value(on: disk.image(.nothing), configuration) == nil)
+    try await reader.close()
+    try await writer.close()
+  }
 }

@@ -111,6 +111,26 @@ import Testing
     for store in [reader, writer] { try await store.close() }
   }
 
+  /// The manifest may count operations that its writer has not published yet. A feed that took
+  /// their numbers for seen would lose them.
+  @Test(arguments: SharedStoreTests.modes)
+  func operationsThatOnlyTheManifestCountsAreNotSeenYet(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let writer = try open(on: memory, mode)
+    try await writer.set([0], forKey: "a")
+    let reader = try open(on: memory, mode)
+    #expect(try await reader.value(forKey: "a") == [0])
+    #expect(try await writer.acquireWriterLease())
+    try await writer.appendAndList([1], forKey: "a")
+    #expect(try await reader.reread() == .installed)
+    #expect(await reader.lastKnownSequence == 1)
+    await writer.releaseWriterLease()
+    #expect(try await reader.value(forKey: "a") == [1])
+    #expect(await reader.lastKnownSequence == 2)
+    for store in [reader, writer] { try await store.close() }
+  }
+
   /// A list of the directory may lack a file that is renamed at that moment.
   @Test func aListWithoutTheManifestIsNoDamage() async throws {
     let writer = try open(on: memory)
@@ -131,6 +151,17 @@ import Testing
 }
 
 extension Store {
+  fileprivate var lastKnownSequence: UInt64? { engine?.log.lastSequence }
+
+  /// Appends a value, and publishes a manifest that counts it. The page does not contain it.
+  fileprivate func appendAndList(_ value: [UInt8], forKey key: Key) async throws(StoreError) {
+    guard case .done = try engine!.put(key, value) else {
+      Issue.record("the append found no space")
+      return
+    }
+    try await publishManifest()
+  }
+
   /// Returns the keys of the changes that a feed finds with its next two reads.
   fileprivate func keysOfTwoReads(after sequence: UInt64) async throws(StoreError) -> [Key] {
     var place = FeedPlace(sequence: sequence)

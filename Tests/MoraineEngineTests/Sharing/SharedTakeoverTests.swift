@@ -80,9 +80,37 @@ import Testing
     let error = await #expect(throws: StoreError.self) { try await store.close() }
     #expect(error?.code == .storeReplaced)
     await other.freeTheWriter()
-    await #expect(throws: StoreError.self) { try await waiting.value }
+    let end = await #expect(throws: StoreError.self) { try await waiting.value }
+    #expect(end?.code == .closed)
     try await other.set([2], forKey: "b", durability: .sync)
     try await other.close()
+  }
+
+  /// Regression: the waiting task kept `SHARED` locked. The next opening joined the page that said
+  /// that a sync had failed, and its writes threw that error.
+  @Test(arguments: [false, true])
+  func storeThatLeavesWhileATaskWaitsForAWriterKeepsNoLock(isSuspended: Bool) async throws {
+    let memory = MemoryStorage()
+    let configuration = Store.Configuration.shared(.mapped)
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "a", durability: .sync)
+    let other = try SharedLink(try #require(try memory.openDirectory("store")))
+    #expect(try other.tryWriter())
+    let waiting = Task { try await store.sync() }
+    while await !store.waitsForTheWriter { await Task.yield() }
+    store.pipeline.poison(StoreError(.io, "a sync failed"))
+    if isSuspended { try await store.suspend() } else { try await store.close() }
+    let isUnlocked = try other.becomeOnly()
+    #expect(isUnlocked)
+    // Otherwise the task waits for a minute.
+    if !isUnlocked { other.freeWriter() }
+    let end = await #expect(throws: StoreError.self) { try await waiting.value }
+    let expected: StoreError.Code = isSuspended ? .suspended : .closed
+    #expect(end?.code == expected)
+    other.leave()
+    let next = try Store(on: memory, at: "store", configuration: configuration)
+    try await next.set([2], forKey: "a", durability: .sync)
+    for store in [next, store] { try await store.close() }
   }
 
   /// Regression: the task used a state that was gone when it had read the writes of the others.

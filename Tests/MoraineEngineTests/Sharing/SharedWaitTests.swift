@@ -83,7 +83,7 @@ import Testing
     let slow = FaultStorage(memory)
     var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 4000)
     configuration.compaction = .manual
-    let other = try Store(on: memory, at: "store", configuration: configuration)
+    let other = try Store(on: FaultStorage(memory), at: "store", configuration: configuration)
     for number in 0..<100 { try await other.set([0], forKey: Key("\(number % 3)")) }
     let store = try Store(on: slow, at: "store", configuration: configuration)
     for number in 0..<300 { try await other.set([1], forKey: Key("\(number % 4)")) }
@@ -98,6 +98,22 @@ import Testing
       }
     }
     return (store, other)
+  }
+
+  /// Regression: a writer that had to read the store again opened the file after the failure, and
+  /// acknowledged writes after bytes that were lost.
+  @Test func writerNoticesThatASyncOfAnotherProcessFailsDuringAReload() async throws {
+    let gate = Gate()
+    let (store, other) = try await Self.outdated(gate)
+    let faulty = try #require(other.opener.storage as? FaultStorage)
+    let write = Task { try await store.set([2], forKey: "mine") }
+    await gate.arrival()
+    faulty.setScript { $0.operation == .synchronizeData ? .fail(.ioError) : nil }
+    await #expect(throws: StoreError.self) { try await other.pipeline.waitUntilAllDurable() }
+    gate.open()
+    let error = await #expect(throws: StoreError.self) { try await write.value }
+    #expect(error?.code == .poisoned)
+    for store in [other, store] { try await store.close() }
   }
 
   /// Two compactions that wait for the same reload would otherwise both begin when it ends.
