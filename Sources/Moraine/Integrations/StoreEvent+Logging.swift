@@ -124,7 +124,9 @@
 
   extension StoreError {
     fileprivate var metadata: Logger.Metadata {
-      var result: Logger.Metadata = ["error": "\(message)", "error_code": "\(code)"]
+      var result: Logger.Metadata = ["error_code": "\(code)"]
+      if let messageForLogs { result["error"] = "\(messageForLogs)" }
+      if let duplicate { result["index"] = "\(duplicate.index)" }
       if let file { result["file"] = "\(file)" }
       if let offset { result["offset_bytes"] = "\(offset)" }
       if let errno { result["errno"] = "\(errno.rawValue)" }

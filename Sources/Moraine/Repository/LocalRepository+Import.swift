@@ -16,10 +16,15 @@ extension LocalRepository {
   /// - Returns: the number of models that were imported; 0 when the file was imported before. If
   ///   two models have the same id, the last one counts.
   /// - Throws: `.decodingFailed` with the file's name when the file is not such an array, `.io`
-  ///   when the file cannot be read; nothing is imported then. Also the errors of ``save(_:)``.
+  ///   when the file cannot be read, `.invalidArgument` when the URL is not that of a file; nothing
+  ///   is imported then. Also the errors of ``save(_:)``.
   public func importArray(
     from url: URL, decoder: JSONDecoder = JSONDecoder()
   ) async throws(StoreError) -> Int {
+    // Foundation would read such a URL from the network, or end the program.
+    guard url.isFileURL else {
+      throw StoreError(.invalidArgument, "'\(url)' is not the URL of a file")
+    }
     try await prepare()
     let log: Keyspace = try keyspace.store.keyspace(named: "moraine.imports")
     let marker = Key("\(keyspace.name)/\(url.lastPathComponent)")
@@ -66,10 +71,21 @@ extension LocalRepository {
   }
 
   /// Returns the contents of the file, or nil when no file exists.
+  ///
+  /// Only reading shows that no file exists: `FileManager.fileExists` also returns false for a file
+  /// that it cannot examine.
   private static func contents(of url: URL) throws(StoreError) -> Data? {
-    guard FileManager.default.fileExists(atPath: url.path) else { return nil }
     do { return try Data(contentsOf: url) } catch {
+      if isMissing(error) { return nil }
       throw StoreError(.io, "the file cannot be read: \(error)", file: url.lastPathComponent)
     }
+  }
+
+  /// Whether a read has failed because no file exists at the path.
+  private static func isMissing(_ error: any Error) -> Bool {
+    guard let error = error as? CocoaError else { return false }
+    if error.code == .fileReadNoSuchFile || error.code == .fileNoSuchFile { return true }
+    // Foundation has no code of its own for a path with a file in the place of a folder.
+    return (error.underlying as? POSIXError)?.code == .ENOTDIR
   }
 }

@@ -166,6 +166,21 @@ public struct StoreError: Error, Sendable {
   }
 }
 
+extension StoreError {
+  /// The message, for a log, which must have no keys and no values; nil where it may name some.
+  package var messageForLogs: String? {
+    Self.codesForLogs.contains(code) ? message : nil
+  }
+
+  /// The codes of errors whose messages name no key and no value, in what a store reports. A code
+  /// that is added later is not in this list until its messages are known.
+  private static let codesForLogs: Set<Code> = [
+    .closed, .suspended, .locked, .readOnly, .corrupted, .noSpace, .io, .poisoned, .storeReplaced,
+    .limitExceeded, .usedAfterFork, .notAStore, .cursorExpired, .cursorDiverged, .historyDiverged,
+    .sequenceUnavailable, .fenced, .archiveUnavailable,
+  ]
+}
+
 extension StoreError: CustomStringConvertible {
   public var description: String {
     var text = "\(code): \(message)"

@@ -222,6 +222,9 @@ extension Log {
   /// Counts bytes that a follower has taken from an archive.
   mutating func countIngested(bytes: Int) { appendedBytes &+= UInt64(bytes) }
 
+  /// Continues the count of a log that this process has left.
+  mutating func continueCount(after bytes: UInt64) { appendedBytes &+= bytes }
+
   /// Continues the counts of the log that this one replaces: the same files, read again.
   ///
   /// - Parameter isWhole: false when a replay of the other log has failed. Its last number may then

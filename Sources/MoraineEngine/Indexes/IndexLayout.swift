@@ -94,11 +94,12 @@ package struct SecondaryIndexEntry: Hashable, Sendable {
   /// - Throws: `.corrupted` when the record is not that of an entry.
   package init(_ record: Store.Entry) throws(StoreError) {
     let bytes = record.key.bytes
+    // The message names no key, because messages of damage are logged.
     func damaged() -> StoreError {
       StoreError(
         .corrupted,
-        "the record '\(record.key)' is not an entry of an index; remove the keyspace's indexes "
-          + "and add them again")
+        "a record of the indexes is not an entry of an index; remove the keyspace's indexes and "
+          + "add them again")
     }
     guard bytes.count >= IndexLayout.prefixLength else { throw damaged() }
     index = bytes[1..<IndexLayout.prefixLength].reduce(0) { $0 << 8 | UInt64($1) }

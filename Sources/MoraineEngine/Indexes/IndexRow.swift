@@ -93,8 +93,9 @@ package struct StoredIndexRow: Sendable {
 
   /// - Throws: `.corrupted`, `.newerFormat`.
   package init(_ bytes: [UInt8], of key: Key) throws(StoreError) {
+    // The message names no key, because messages of damage are logged.
     func damaged(_ why: String) -> StoreError {
-      StoreError(.corrupted, "the index row of the key '\(key)' is damaged: \(why)")
+      StoreError(.corrupted, "the index row of a record is damaged: \(why)")
     }
     let result: Result<StoredIndexRow, StoreError> = bytes.withUnsafeBytes { bytes in
       do throws(FormatError) {

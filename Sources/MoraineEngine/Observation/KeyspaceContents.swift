@@ -4,7 +4,7 @@ package import SystemPackage
 
 /// The contents of a keyspace at one moment, and the changes from then on.
 package struct KeyspaceContents: Sendable {
-  /// Live records in the order of the log: the record that was stored last comes last.
+  /// Live records in the order in which they were stored, the last one last.
   package let entries: [Store.Entry]
   /// Sequence number of the store's last operation at that moment.
   package let sequence: UInt64

@@ -113,8 +113,11 @@ extension Store {
       throw StoreError(
         .notAStore, "the store was removed while it was suspended", file: opener.path.string)
     }
+    // The figures of the store are those since its opening, not since its resumption.
+    let appended = lifecycle.leftAppendedBytes
+    engine!.log.continueCount(after: appended)
     checkpoints.beginCounting(
-      names: engine!.checkpointNames, writtenBytes: compaction.writtenBytes)
+      names: engine!.checkpointNames, writtenBytes: appended &+ compaction.writtenBytes)
     engine!.recordForeignCommits()
     begunFollowing()
     sendOpened()

@@ -190,8 +190,8 @@ extension Store.Snapshot {
 }
 
 extension Store.Snapshot {
-  /// Returns every entry of the keyspace that has not expired, in the order of the log, and the
-  /// keys of those that have.
+  /// Returns every entry of the keyspace that has not expired, in the order in which they were
+  /// stored, and the keys of those that have.
   func allEntries() throws(StoreError) -> (entries: [Store.Entry], expired: [Key]) {
     guard let state, let number else { return ([], []) }
     var walk = LogWalk(keyspace: number, slots: state.segments.order, now: 0)
@@ -200,6 +200,7 @@ extension Store.Snapshot {
     while let (entry, hasExpired) = try state.nextOfAll(&walk) {
       if hasExpired { expired.append(entry.key) } else { entries.append(entry) }
     }
+    entries.sortBySequence()
     return (entries, expired)
   }
 }

@@ -93,10 +93,14 @@ extension Store {
         let known = pipeline.knownManifest
         lifecycle.leave(StoreHistory(known == nil ? engine!.log.manifest : known!))
       }
+      if engine != nil { lifecycle.leave(appendedBytes: engine!.log.appendedBytes) }
       pipeline.endWatch()
-      // Release the lock explicitly: an object that still refers to it would keep the directory
-      // locked after `close()` has returned. A forked child must not release its parent's lock.
-      if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
+      // Release the locks explicitly: an object that still refers to them would keep the directory
+      // locked after `close()` has returned. A forked child must not release its parent's locks.
+      if engine?.isInItsProcess == true {
+        engine?.log.link?.leave()
+        engine?.lockHandle()?.unlock()
+      }
       engine = nil
       peers.endRefusal()
       // The next opening cuts or removes the files.

@@ -324,13 +324,25 @@ extension Store {
   }
 }
 
+extension [Store.Entry] {
+  /// Puts entries that a walk has found in the log into the order in which they were stored.
+  ///
+  /// Almost always they have this order. Compaction writes the records of ordered keyspaces in the
+  /// order of their keys; and while it replaces segments, its copies come after the originals.
+  mutating func sortBySequence() {
+    let areSorted = indices.dropFirst().allSatisfy { self[$0 - 1].sequence < self[$0].sequence }
+    if !areSorted { sort { $0.sequence < $1.sequence } }
+  }
+}
+
 extension EngineState {
-  /// Returns the live records of a keyspace, in the order of the log.
+  /// Returns the live records of a keyspace, in the order in which they were stored.
   mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Store.Entry] {
     try validateAllPages()
     var result: [Store.Entry] = []
     var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder, now: now)
     while let entry = try next(&walk) { result.append(entry) }
+    result.sortBySequence()
     return result
   }
 

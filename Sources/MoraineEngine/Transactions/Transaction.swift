@@ -221,8 +221,8 @@ extension Store.Transaction {
     return entries.count
   }
 
-  /// Returns all entries of a keyspace, ordered or not: those of the store in the order of the log,
-  /// and then those that the transaction has written.
+  /// Returns all entries of a keyspace, ordered or not: those of the store in the order in which
+  /// they were stored, and then those that the transaction has written.
   ///
   /// - Parameters:
   ///   - keyspace: a keyspace of the store; nil for the unnamed one.

@@ -7,6 +7,13 @@ import Testing
 
 @testable import MoraineEngine
 
+extension Store {
+  /// Number of bytes that are not in the checkpoint, without those that the opening has replayed.
+  fileprivate var bytesSinceCheckpointAndReplay: UInt64 {
+    bytesSinceCheckpoint &- (engine?.report.replayedBytes ?? 0)
+  }
+}
+
 /// A store that releases its locks, and a store that is first shared when the disk is full.
 @Suite(.timeLimit(.minutes(10))) struct SuspendingTests {
   /// Regression: a store that left before others kept the file open to which it had appended.
@@ -91,6 +98,35 @@ import Testing
     try await store.suspend()
     try await store.resume()
     #expect(await !store.isCheckpointDue)
+    try await store.close()
+  }
+
+  /// Regression: the appended bytes began at zero again, beside the bytes of compactions since the
+  /// opening.
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func figuresAreThoseSinceTheOpeningAfterASuspension(
+    sharing: Store.Configuration.Sharing
+  ) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
+    configuration.sharing = sharing
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 4096
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for number in 0..<100 { try await store.set([UInt8](0..<99), forKey: Key("\(number)")) }
+    try await store.writeCheckpointForTests()
+    for _ in 0..<2 {
+      let before = try await store.statistics()
+      #expect(before.appendedBytes > 9_900)
+      try await store.suspend()
+      try await store.resume()
+      let after = try await store.statistics()
+      #expect(after.appendedBytes >= before.appendedBytes)
+      #expect(after.checkpointBytes >= before.checkpointBytes)
+      #expect(after.syncCount >= before.syncCount)
+      #expect(await store.bytesSinceCheckpointAndReplay < 1000)
+      try await store.set([UInt8](0..<99), forKey: "one more")
+      #expect(try await store.statistics().appendedBytes >= after.appendedBytes + 99)
+    }
     try await store.close()
   }
 

@@ -29,6 +29,31 @@ import Testing
     #expect(try await notes.importArray(from: missing) == 0)
   }
 
+  /// A file that cannot be read may be there, and its models must not be forgotten in silence.
+  @Test func fileThatCannotBeReadIsNotTakenForAMissingFile() async throws {
+    let folder = try Folder()
+    let notes = LocalRepository<Note>.inMemory()
+    let loop = folder.url.appendingPathComponent("loop.json")
+    try FileManager.default.createSymbolicLink(
+      atPath: loop.path, withDestinationPath: "loop.json")
+    let error = await #expect(throws: StoreError.self) { try await notes.importArray(from: loop) }
+    #expect(error?.code == .io)
+    #expect(error?.file == "loop.json")
+    let missing = folder.url.appendingPathComponent("none").appendingPathComponent("data.json")
+    #expect(try await notes.importArray(from: missing) == 0)
+    let below = try write(Self.three, in: folder).appendingPathComponent("data.json")
+    #expect(try await notes.importArray(from: below) == 0)
+    #expect(try await notes.loadAll() == [])
+  }
+
+  @Test(arguments: ["none.json", "http://127.0.0.1:9/none.json"])
+  func urlThatIsNotThatOfAFileIsRefused(text: String) async throws {
+    let notes = LocalRepository<Note>.inMemory()
+    let url = try #require(URL(string: text))
+    let error = await #expect(throws: StoreError.self) { try await notes.importArray(from: url) }
+    #expect(error?.code == .invalidArgument)
+  }
+
   @Test func existingModelIsNotOverwritten() async throws {
     let folder = try Folder()
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "newer")])

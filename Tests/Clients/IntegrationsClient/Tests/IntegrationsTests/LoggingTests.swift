@@ -84,6 +84,63 @@ import Testing
     try await first.close()
   }
 
+  private struct Account: Codable, Identifiable, Sendable {
+    var id: String
+    var email: String
+    var level = "secret-level"
+  }
+
+  private enum Level: String, Codable, Sendable { case low, high }
+
+  private struct Graded: Codable, Identifiable, Sendable {
+    var id: String
+    var email: String
+    var level: Level
+  }
+
+  /// Saves two accounts with the same email, begins to build an index over them, and waits until
+  /// that has failed.
+  ///
+  /// - Returns: what was logged, as text, and the metadata of the failure.
+  private func logOfAFailedIndex<Model: Codable & Identifiable & Sendable>(
+    _ index: ModelIndex<Model>
+  ) async throws -> (text: String, failure: Logger.Metadata) where Model.ID == String {
+    let (failures, continuation) = AsyncStream.makeStream(of: Void.self)
+    var configuration = Store.Configuration()
+    configuration.onEvent = { event in
+      if case .indexBuildingFailed = event { continuation.yield() }
+    }
+    configuration.log(to: logger())
+    let store = Store.inMemory(configuration: configuration)
+    let plain = try LocalRepository<Account>(in: store, named: "accounts")
+    try await plain.save(Account(id: "secret-a", email: "secret-c"))
+    try await plain.save(Account(id: "secret-b", email: "secret-c"))
+    let indexed = try LocalRepository<Model>(in: store, named: "accounts", indexes: [index])
+    #expect(try await indexed.find(by: "absent") == nil)
+    var arrivals = failures.makeAsyncIterator()
+    _ = await arrivals.next()
+    // The store waits for the handlers of its events.
+    try await store.close()
+    let text = handler.entries.map { "\($0.message) \($0.metadata)" }.joined(separator: "\n")
+    return (text, try #require(entries("index incomplete").first).metadata)
+  }
+
+  @Test func logOfAnIndexOverEqualValuesNamesNoKeyAndNoValue() async throws {
+    let (text, failure) = try await logOfAFailedIndex(
+      ModelIndex<Account>.unique("email", on: \.email))
+    #expect(!text.contains("secret-"), "\(text)")
+    #expect(failure["error_code"] == "notUnique")
+    #expect(failure["index"] == "email")
+    #expect(failure["keyspace"] == "accounts")
+  }
+
+  @Test func logOfAModelThatCannotBeDecodedNamesNoKeyAndNoValue() async throws {
+    let (text, failure) = try await logOfAFailedIndex(
+      ModelIndex<Graded>.index("email", on: \.email))
+    #expect(!text.contains("secret-"), "\(text)")
+    #expect(failure["error_code"] == "decodingFailed")
+  }
+
   @Test func loggingKeepsAnExistingEventHandler() async throws {
     let count = Atomic<Int>(0)
     var configuration = Store.Configuration()

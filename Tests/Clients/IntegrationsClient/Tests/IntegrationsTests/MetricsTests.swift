@@ -93,6 +93,21 @@ import Testing
     #expect(syncCount >= 18)
   }
 
+  @Test func bytesAreCountedAcrossASuspension() async throws {
+    let metrics = metrics
+    let store = Store.inMemory()
+    for number in 0..<20 { try await store.set([UInt8](0..<100), forKey: Key("\(number)")) }
+    metrics.record(try await store.statistics())
+    let before = try total("moraine_appended_bytes_total")
+    try await store.suspend()
+    try await store.resume()
+    // More than before: less would show that the store's figures began at zero.
+    for number in 0..<30 { try await store.set([UInt8](0..<100), forKey: Key("\(number)")) }
+    metrics.record(try await store.statistics())
+    #expect(try total("moraine_appended_bytes_total") - before >= 3000)
+    try await store.close()
+  }
+
   @Test func runningRecordsAgainAndAgain() async throws {
     let metrics = metrics
     let store = Store.inMemory()
