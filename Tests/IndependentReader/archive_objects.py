@@ -242,6 +242,7 @@ class Commit:
     def _check_lists(self, require):
         for keyspace in self.keyspaces:
             require((keyspace.id == 0) == (keyspace.name == ""), "a keyspace has a wrong name")
+            require(keyspace.id < 0xFF00, "a keyspace of the system has a name")
         for values in ({keyspace.id for keyspace in self.keyspaces},
                        {normalize("NFC", keyspace.name) for keyspace in self.keyspaces}):
             require(len(values) == len(self.keyspaces), "a keyspace occurs twice")

@@ -107,6 +107,7 @@ FORBIDDEN = {
     "an entry in two sections": manifest(split),
     "half a keyspace": section(2, 1, bytes([1, 0, 0, 9])),
     "a name for keyspace 0": section(2, 1, b"\0\0\0\1a"),
+    "a keyspace of the system": section(2, 1, b"\0\xff\0\1a"),
     "a keyspace without a name": section(2, 1, b"\1\0\0\0"),
     "two names for a keyspace": section(2, 1, b"\1\0\0\1a\1\0\0\1b"),
     "two keyspaces of a name": section(2, 1, b"\1\0\0\1a\2\0\0\1a"),

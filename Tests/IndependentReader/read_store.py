@@ -117,6 +117,8 @@ class Manifest:
             self.indexes[identifier] = number(payload, place + 2, 1)
             if self.indexes[identifier] > 1:
                 raise Newer("MANIFEST", 160, "a keyspace has an unknown index")
+            if identifier >= 0xFF00:
+                fail(160, "a keyspace of the system has a name")
             spellings = [normalize("NFC", other) for other in self.keyspaces.values()]
             if identifier in self.keyspaces or normalize("NFC", name) in spellings:
                 fail(160, "two keyspaces have the same number or name")

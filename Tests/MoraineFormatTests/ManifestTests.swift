@@ -31,7 +31,7 @@ import Testing
     }
     manifest.keyspaces = [
       Manifest.Keyspace(id: 7, index: 0, name: "users"),
-      Manifest.Keyspace(id: 0xFF00, index: 0, name: "größer"),
+      Manifest.Keyspace(id: 0xFEFF, index: 0, name: "größer"),
     ]
     manifest.epochs = [
       Manifest.Epoch(
@@ -158,6 +158,15 @@ import Testing
       let entry = [id, 0, 0, UInt8(name.utf8.count)] + Array(name.utf8)
       #expect(try kind(decoding: adding(tag: 2, flags: 1, entry)) == .damaged, "\(id) \(name)")
     }
+  }
+
+  /// Regression: such a keyspace was listed, and its name gave access to the records of the system.
+  @Test func keyspacesOfTheSystemAreNotListed() throws {
+    for id in [0xFF00, 0xFFFF] as [UInt16] {
+      let entry: [UInt8] = [UInt8(id & 0xFF), UInt8(id >> 8), 0, 1, 0x61]
+      #expect(try kind(decoding: adding(tag: 2, flags: 1, entry)) == .damaged, "\(id)")
+    }
+    #expect(try decode(manifest.encoded()).keyspaces.last?.id == 0xFEFF)
   }
 
   private func cutManifest(_ ends: [UInt64]) -> Manifest {

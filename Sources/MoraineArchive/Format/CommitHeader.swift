@@ -204,6 +204,7 @@ extension CommitHeader {
     guard keyspaces.count <= Int(UInt16.max) else { return "too many keyspaces" }
     let isValid = keyspaces.allSatisfy {
       ($0.id == 0) == $0.name.isEmpty && $0.name.utf8.count <= ArchiveLimits.textLengthBytes
+        && $0.id < Manifest.Keyspace.firstSystemID
     }
     guard isValid, Set(keyspaces.map(\.id)).count == keyspaces.count,
       Set(keyspaces.map(\.name)).count == keyspaces.count

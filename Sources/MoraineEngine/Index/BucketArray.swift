@@ -82,7 +82,10 @@ struct BucketArray: ~Copyable {
 
   /// Adopts buckets in memory that another object keeps alive. Whole chunks stay where they are;
   /// the rest is copied.
-  mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
+  ///
+  /// - Returns: as ``grow(to:)``.
+  @discardableResult
+  mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) -> Bool {
     precondition(pageCount == 0, "the array has buckets already")
     assert(
       UInt(bitPattern: base) % UInt(HashIndex.bucketBytes) == 0,
@@ -90,12 +93,13 @@ struct BucketArray: ~Copyable {
     let rest = Self.firstOfLastChunk(newCount)
     add(base, byteCount: rest * HashIndex.bucketBytes)
     mappedPageCount = pageCount
-    grow(to: newCount)
+    let usedSpare = grow(to: newCount)
     for number in stride(from: rest, to: newCount, by: Self.pageBuckets) {
       UnsafeMutableRawPointer(self[number]).copyMemory(
         from: base + number * HashIndex.bucketBytes,
         byteCount: min(Self.pageBuckets, newCount - number) * HashIndex.bucketBytes)
     }
+    return usedSpare
   }
 
   private mutating func add(_ base: UnsafeMutableRawPointer, byteCount: Int) {

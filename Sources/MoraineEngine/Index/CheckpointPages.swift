@@ -154,10 +154,11 @@ extension HashIndex {
   /// Whole chunks stay where they were mapped. The last chunk of each kind, in which the index will
   /// grow, is copied, and is therefore checked at once.
   ///
+  /// - Parameter memory: the memory of the index; tests replace it.
   /// - Returns: nil when one of these is damaged, or when the tags do not fit the level.
   /// - Throws: `.limitExceeded` when the system gives no memory.
-  init?(_ pages: CheckpointPages) throws(StoreError) {
-    self.init(empty: IndexMemory())
+  init?(_ pages: CheckpointPages, memory: IndexMemory = IndexMemory()) throws(StoreError) {
+    self.init(empty: memory)
     // The last chunks of both kinds are copied, and the index may grow at once.
     try secure(insertions: 1)
     let header = pages.header
@@ -176,8 +177,9 @@ extension HashIndex {
       pages.checkOverflowBuckets(from: mappedOverflow)
     else { return nil }
     memory.keep(pages.mapping, byteCount: (mapped + mappedOverflow) * Self.bucketBytes)
-    buckets.adopt(pages.buckets, count: bucketCount)
-    overflow.adopt(pages.overflow, count: overflowCount)
+    let usedSpare = buckets.adopt(pages.buckets, count: bucketCount)
+    let usedAnother = overflow.adopt(pages.overflow, count: overflowCount)
+    isShort = usedSpare || usedAnother
   }
 
   /// Returns the first bit of the tags in an index that has grown to a level.

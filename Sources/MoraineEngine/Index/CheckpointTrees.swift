@@ -463,9 +463,7 @@ extension TreeBranch {
     var last = bounds.lower
     for index in 0..<childCount - 1 {
       let next = separator(index)
-      guard next.count <= StoreLimits.orderedKeyLengthBytes + 1, hasHead(index) else {
-        return false
-      }
+      guard next.count <= Self.separatorLimit, hasHead(index) else { return false }
       if let last, !Self.precedes(last, next) { return false }
       last = next
     }

@@ -1,3 +1,4 @@
+import MoraineFormat
 import MoraineStorage
 
 /// A node of a tree of ``TreeIndex`` above the leaves: a page of 4 KiB with the numbers of its
@@ -13,8 +14,9 @@ import MoraineStorage
 /// ```
 struct TreeBranch {
   private static let headerBytes = 16
-  /// The length of the longest separator: four of them fit into a page.
-  static let separatorLimit = 1022
+  /// The length of the longest separator: the longest key, and a zero if the next key differs only
+  /// in zeros at its end.
+  static let separatorLimit = StoreLimits.orderedKeyLengthBytes + 1
 
   let base: UnsafeMutableRawPointer
 

@@ -22,7 +22,10 @@ import MoraineFormat
 /// - A reader checks the length and the checksum of the whole value, besides the checksum of each
 ///   piece.
 /// - Pieces of a value that was never completed, because the process died for example, are removed
-///   by a later write, at the earliest an hour after bytes were appended last.
+///   by a later write, at the earliest an hour after bytes were appended last. A clock that is set
+///   while the store is open takes no pieces from a writer, and delays the removal. A process that
+///   opens a shared store believes its clock: if that was set after another process appended bytes,
+///   the hour may be shorter.
 ///
 /// The values of a name are in two keyspaces: the one with the name has a record of 37 bytes for
 /// each key, and `moraine.pieces/` and the name has the pieces. Both are ordered. Backups,
@@ -37,6 +40,9 @@ public struct LargeValues: Sendable {
   /// The age at which an append renews the claim, so that few appends write. At its last append, a
   /// writer may have had a claim of this age.
   static let renewalMilliseconds: UInt64 = 450_000
+  /// How far a claim may be ahead of the clock. A clock that was wrong has set a claim of a later
+  /// time, and a writer at work has renewed such a claim since.
+  static let leadMilliseconds: UInt64 = 86_400_000
 
   /// The beginning of the name of each keyspace with pieces.
   fileprivate static let piecesPrefix = "moraine.pieces/"
@@ -113,6 +119,8 @@ extension LargeValues {
       do throws(StoreError) { try await removeUnfinished() } catch {}
     }
     let id = LargeValueID()
+    // The store notices the time of this claim, also where the clock is wrong and corrected later.
+    await store.boundsOfNow()
     // A claim of zero is that of pieces which may be removed.
     let now = max(1, store.clock.milliseconds)
     let claim = claim(now)
@@ -171,14 +179,19 @@ extension LargeValues {
   /// hour, or up to 7.5 minutes longer, and what crashes have left of values that were removed. A
   /// write does this as well, once an hour.
   ///
+  /// When the clock is set while the store is open, the store believes the new time an hour after
+  /// the first call that has noticed it. Until then, only those pieces are removed that are old by
+  /// both times. Pieces of a writer whose clock was more than a day ahead are removed too, unless
+  /// the writer appends something after its clock was corrected.
+  ///
   /// - Returns: the number of such values.
   /// - Throws: the first error, after the others were tried: the errors of
   ///   ``Keyspace/entries(in:order:limit:)`` and ``Keyspace/removeAll(in:durability:)``.
   /// - Complexity: O(values that are being written + pieces that are removed).
   @discardableResult
   public nonisolated(nonsending) func removeUnfinished() async throws(StoreError) -> Int {
-    let now = store.clock.milliseconds
     let oldest = Self.patienceMilliseconds + Self.renewalMilliseconds
+    let (earliest, latest) = await store.boundsOfNow()
     var count = 0
     var failure: StoreError?
     var range = KeyRange.prefix(LargeValueID.claimPrefix)
@@ -191,7 +204,8 @@ extension LargeValues {
       range = KeyRange(from: last.key.successor, upTo: range.upperBound)
       for entry in claims {
         guard let id = LargeValueID(claimKey: entry.key), let time = time(of: entry.value),
-          time == 0 || time < now && now - time > oldest
+          time == 0 || time < earliest && earliest - time > oldest
+            || time > latest && time - latest > Self.leadMilliseconds
         else { continue }
         do throws(StoreError) {
           if try await abandon(id, claim: entry.value) { count += 1 }
@@ -280,6 +294,12 @@ extension Store {
 }
 
 extension Store {
+  /// Returns the earliest and the latest time that may be the right one. See ``ClockBounds``.
+  @discardableResult
+  fileprivate func boundsOfNow() -> (earliest: UInt64, latest: UInt64) {
+    clockBounds.now(clock)
+  }
+
   /// Adds a piece to those of a writer. A piece always has a claim or belongs to a value.
   ///
   /// - Throws: `.cancelled` when the pieces were removed because the writer had paused too long.
@@ -424,10 +444,12 @@ extension LargeValues {
       buffer.removeAll(keepingCapacity: true)
     }
 
-    /// Says that this writer is at work, from time to time.
+    /// Says that this writer is at work, from time to time, and when the clock was set.
     private nonisolated(nonsending) mutating func renewClaim() async throws(StoreError) {
-      let now = values.store.clock.milliseconds
-      guard now > claimMilliseconds, now - claimMilliseconds > renewalMilliseconds else { return }
+      let now = max(1, values.store.clock.milliseconds)
+      let age = now > claimMilliseconds ? now - claimMilliseconds : claimMilliseconds - now
+      guard age > renewalMilliseconds else { return }
+      await values.store.boundsOfNow()
       let new = values.claim(now)
       let renewed = try await values.pieces.set(
         new, forKey: id.claimKey, if: .value(claim), durability: Durability.none)

@@ -40,6 +40,8 @@ public actor Store {
   var incoming: [IncomingSegment] = []
   /// Number of times that a follower has received bytes since it applied some.
   var receivedCount = 0
+  /// What the store has seen of its clock since it was opened.
+  var clockBounds: ClockBounds
   /// The first call of ``close()``.
   let closing = ClosingState()
   /// Must be the last stored property: see ``StoreEnding``.
@@ -87,6 +89,7 @@ public actor Store {
     refusal: StoreError? = nil
   ) {
     self.opener = opener
+    clockBounds = ClockBounds(opener.observers.clock.base)
     checkpoints = CheckpointState(names: state?.checkpointNames ?? [])
     let link = state?.log.link
     let followed = state?.followed ?? (nonce: 0, version: 0)
@@ -369,6 +372,8 @@ struct StoreLifecycle {
   private(set) var existed = false
   /// The history that the store has left in its directory; nil when it has not left one.
   private(set) var left: StoreHistory?
+  /// Number of bytes that the store had appended when it left its directory.
+  private(set) var leftAppendedBytes: UInt64 = 0
   /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
   /// their order: an app may go into the background while it still opens its stores.
   let turnGate = AsyncGate()
@@ -405,6 +410,9 @@ struct StoreLifecycle {
 
   /// Records the history that the store leaves in its directory.
   mutating func leave(_ history: StoreHistory) { left = history }
+
+  /// Records the count of appended bytes, which the next state continues.
+  mutating func leave(appendedBytes: UInt64) { leftAppendedBytes = appendedBytes }
 
   mutating func resume() {
     assert(isSuspended, "only a suspended store can be resumed")
@@ -455,7 +463,8 @@ struct CheckpointState {
 
   /// Begins to count again for a state that was just opened.
   ///
-  /// - Parameter writtenBytes: bytes that compactions of this run have written before.
+  /// - Parameter writtenBytes: bytes that this run has appended before, and that its compactions
+  ///   have written.
   mutating func beginCounting(names: [String], writtenBytes: UInt64) {
     self.names = names
     coveredBytes = writtenBytes

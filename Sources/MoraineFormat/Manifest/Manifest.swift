@@ -38,6 +38,8 @@ package struct Manifest: Equatable, Sendable {
 
     /// The value of ``index`` for an ordered keyspace. A hashed one has 0.
     package static let orderedIndex: UInt8 = 1
+    /// The first of the numbers that belong to the system. No manifest lists them.
+    package static let firstSystemID: UInt16 = 0xFF00
 
     package init(id: UInt16, index: UInt8, name: String) {
       self.id = id
@@ -519,6 +521,10 @@ extension Manifest {
       // Repaired text would be another name, and could be too long to be written again.
       guard let name = String(validating: try reader.take(Int(length)), as: UTF8.self) else {
         throw FormatError("a keyspace name that is not UTF-8", at: start)
+      }
+      // Programs would read the records of the system by that name.
+      guard id < Keyspace.firstSystemID else {
+        throw FormatError("keyspace \(id) belongs to the system and has a name", at: start)
       }
       guard ids.insert(id).inserted, names.insert(name).inserted else {
         throw FormatError("two keyspaces have the same number or name", at: start)

@@ -174,6 +174,7 @@ import Testing
       (.tail, { $0.payloadByteCount = 10 }),
       (.tail, { $0.keyspaces = [CommitHeader.Keyspace(id: 1, isOrdered: false, name: "")] }),
       (.tail, { $0.keyspaces = [CommitHeader.Keyspace(id: 0, isOrdered: true, name: "a")] }),
+      (.tail, { $0.keyspaces = [CommitHeader.Keyspace(id: 0xFF00, isOrdered: false, name: "a")] }),
       (
         .tail,
         { header in

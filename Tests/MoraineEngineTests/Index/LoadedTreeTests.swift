@@ -306,6 +306,23 @@ import Testing
     #expect(!isForgedValid)
   }
 
+  /// No key of an ordered keyspace needs a longer separator.
+  @Test(arguments: [(512, true), (513, false)])
+  func separatorHasAtMost512Bytes(length: Int, isAllowed: Bool) {
+    let wordCount = CheckpointHeader.nodeBytes / 8
+    let page = UnsafeMutablePointer<UInt64>.allocate(capacity: wordCount)
+    defer { page.deallocate() }
+    page.initialize(repeating: 0, count: wordCount)
+    var contents = TreeBranch.Contents()
+    contents.separators = [[UInt8](repeating: 1, count: length)]
+    contents.children = [1, 2]
+    contents.counts = [3, 4]
+    let branch = TreeBranch(page)
+    branch.write(contents, 0..<2, level: 1)
+    let isSound = branch.isSound(level: 1, count: 7, CheckpointTrees.Bounds())
+    #expect(isSound == isAllowed)
+  }
+
   /// A look-up in a loaded tree validates the nodes of its path only.
   @Test func firstLookUpValidatesOnePath() throws {
     var tree = TreeIndex(ordered: Self.one)

@@ -1,3 +1,4 @@
+import MoraineFormat
 import MoraineStorage
 import MoraineTesting
 import Synchronization
@@ -60,6 +61,45 @@ import Testing
     #expect(index.count == number + 1)
   }
 
+  /// Regression: an index that was loaded with the memory taken ahead ended the program when it
+  /// grew, and the system refused memory.
+  @Test func changeOfAnIndexThatWasLoadedWithTheLastMemoryIsATypedError() throws {
+    var original = try HashIndex()
+    original.insert(0..<20_000)
+    let checkpoint = try Self.checkpoint(of: &original)
+    let pages = try #require(checkpoint)
+    #expect(pages.header.overflowCount > 0)
+    let chunks = Chunks(IndexMemory.chunksPerInsertion)
+    guard var index = try HashIndex(pages, memory: chunks.memory) else {
+      Issue.record("the checkpoint was refused")
+      return
+    }
+    #expect(index.isShort == true, "both chunks have the ends of the checkpoint")
+    var code: StoreError.Code?
+    do throws(StoreError) { try index.secureChange() } catch { code = error.code }
+    #expect(code == .limitExceeded)
+    chunks.left.withLock { $0 = 10 }
+    try index.secureChange()
+    #expect(index.isShort == false)
+    let isValid = index.validateAllPages()
+    #expect(isValid)
+    index.insert(20_000..<20_010)
+    #expect(index.count == 20_010)
+  }
+
+  /// Returns the pages of a checkpoint of an index.
+  private static func checkpoint(of index: inout HashIndex) throws -> CheckpointPages? {
+    let storage = MemoryStorage()
+    try storage.createDirectory("store")
+    let directory = try #require(try storage.openDirectory("store"))
+    var header = CheckpointHeader.covering()
+    header.keyspaces = nil
+    var trees = TreeIndex()
+    let image = CheckpointImage(header, of: &index, &trees)
+    try image.write(to: try directory.createFile("checkpoint"))
+    return try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
+  }
+
   @Test func memoryIsSecuredForAsManyCopiesAsABatchMayNeed() throws {
     var index = try HashIndex()
     let hashes = NumberedHashes()
@@ -78,6 +118,37 @@ import Testing
     #expect(snapshot.count == 20_000)
     _ = consume snapshot
     #expect(index.memory.copyCounts.slabs < slabs, "unused slabs are returned")
+  }
+
+  @Test func copiesUseTheMemoryThatWasPreparedForThem() throws {
+    var index = try HashIndex()
+    let hashes = NumberedHashes()
+    for number in 0..<60_000 {
+      index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
+    }
+    index.memory.prepareCopies(150)
+    #expect(index.memory.copyCounts.slabs == 2, "only whole slabs are prepared")
+    let snapshot = index.freeze()
+    try index.secure(insertions: 1)
+    var number = 0
+    while index.memory.copyCounts.pages < 100 {
+      index.makeUnique(NumberedHashes.hash(number))
+      number += 1
+    }
+    #expect(index.memory.copyCounts.slabs == 2, "all copies lie in the prepared memory")
+    #expect(snapshot.count == 60_000)
+    _ = consume snapshot
+    while index.tend(pages: 64) {}
+    #expect(index.memory.copyCounts.pages == 0)
+    #expect(index.memory.copyCounts.slabs <= 1, "the memory was returned")
+  }
+
+  @Test func preparationWithoutMemoryIsNoError() {
+    let memory = IndexMemory(slabs: { () throws(StorageError) in
+      throw StorageError("take memory for", file: "test", errno: .noMemory)
+    })
+    memory.prepareCopies(1000)
+    #expect(memory.copyCounts.slabs == 0)
   }
 
   /// Regression: a snapshot that ended on another thread returned memory that a change was about to

@@ -238,13 +238,14 @@ struct Parts: AsyncSequence, Sendable {
     #expect(try await pieceCount(store) == 0)
   }
 
-  /// A process whose clock is more than an hour ahead removes the pieces of a writer that has not paused.
+  /// The clock is set back after the pieces of a writer were removed, so that the writer does not
+  /// renew its claim, which would fail, before it writes a piece.
   @Test func noPieceIsWrittenAfterItsClaimWasRemoved() async throws {
     let (store, clock) = Self.storeWithClock()
     let films = try store.largeValues(named: "films")
     var writer = try await films.writer(forKey: "one")
     try await writer.append([UInt8](repeating: 1, count: Self.piece))
-    clock.set(toMilliseconds: 1_700_004_100_000)
+    clock.advance(by: .seconds(4100))
     #expect(try await films.removeUnfinished() == 1)
     clock.set(toMilliseconds: 1_700_000_000_000)
     var codes: [StoreError.Code] = []
@@ -257,6 +258,47 @@ struct Parts: AsyncSequence, Sendable {
     do throws(StoreError) { try await writer.commit() } catch { codes.append(error.code) }
     #expect(codes == [.cancelled, .cancelled])
     #expect(try await pieceCount(store) == 0)
+  }
+
+  /// Regression: a clock that was set forward by 68 minutes made the claims of writers at work old.
+  @Test func clockThatIsSetForwardTakesNoPiecesFromAWriter() async throws {
+    let (store, clock) = Self.storeWithClock()
+    let films = try store.largeValues(named: "films")
+    let part = [UInt8](repeating: 1, count: Self.piece)
+    var kept = try await films.writer(forKey: "one")
+    try await kept.append(part)
+    var dropped = try await films.writer(forKey: "two")
+    try await dropped.append(part)
+    clock.set(toMilliseconds: clock.milliseconds + 36_000_000)
+    // The first write of another program looks for abandoned pieces.
+    try await store.largeValues(named: "films").set(Parts(seed: 1, byteCount: 1), forKey: "three")
+    #expect(try await films.removeUnfinished() == 0)
+    try await kept.append(part)
+    clock.advance(by: .seconds(4100))
+    try await kept.append([2])
+    #expect(try await films.removeUnfinished() == 1, "the new time is believed in the end")
+    try await kept.commit()
+    #expect(try await films.value(forKey: "one")?.length == UInt64(2 * Self.piece + 1))
+  }
+
+  /// Regression: pieces of a clock that was years ahead stayed for these years.
+  @Test func piecesOfAClockThatWasFarAheadAreRemoved() async throws {
+    let (store, clock) = Self.storeWithClock()
+    let films = try store.largeValues(named: "films")
+    let part = [UInt8](repeating: 1, count: Self.piece)
+    clock.set(toMilliseconds: 1_800_000_000_000)
+    var kept = try await films.writer(forKey: "one")
+    try await kept.append(part)
+    var dropped = try await films.writer(forKey: "two")
+    try await dropped.append(part)
+    clock.set(toMilliseconds: 1_700_000_000_000)
+    #expect(try await films.removeUnfinished() == 0, "both writers may be at work")
+    try await kept.append(part)
+    clock.advance(by: .seconds(4100))
+    try await kept.append([2])
+    #expect(try await films.removeUnfinished() == 1)
+    try await kept.commit()
+    #expect(try await films.value(forKey: "one")?.length == UInt64(2 * Self.piece + 1))
   }
 
   /// An entry that is no large value stands for a damaged one.
