@@ -166,6 +166,26 @@ import Testing
     #expect(try await Moraine.run("get", place.store + ".branch-1", "m").text == "x")
   }
 
+  /// Regression: in the directory of a follower, an empty path promoted that follower, and fenced a
+  /// writer that was alive.
+  @Test func emptyPathPromotesNoFollower() async throws {
+    func term() async throws -> Int? {
+      let outcome = try await Moraine.run("archive-info", archive, "--json")
+      let info = try JSONSerialization.jsonObject(with: Data(outcome.output)) as? [String: Any]
+      return info?["term"] as? Int
+    }
+    let replica = restored("replica")
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    #expect(try await Moraine.run("follow", archive, replica, "--once").code == 0)
+    let before = try #require(try await term())
+    let refused = try await Moraine.shell(
+      #"cd "$1" && exec "$0" promote "" "$2""#, replica, archive)
+    #expect(refused.code == 2 && refused.errors.contains("directory is empty;"), "\(refused)")
+    #expect(try await term() == before)
+    #expect(try await Moraine.run("put", replica, "k", "x").code == 2)
+  }
+
   /// Regression: the archive was restored into a directory in the store, and then the system
   /// refused to rename the store.
   @Test func directoryThatIsRenamedNeedsItsName() async throws {

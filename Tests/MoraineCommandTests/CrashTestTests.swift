@@ -94,4 +94,30 @@ import Testing
     let (results, _) = progress.settle(units, ending: "0", timeoutSeconds: 1)
     #expect(results.last?.violation?.finding.contains("end {}") == true)
   }
+
+  /// Regression: a worker that had answered for all of its units passed, whatever it printed
+  /// between its answers, and whatever ended it.
+  @Test func workerThatFailsBesideItsAnswersIsAViolation() throws {
+    let chatter = WorkerProgress()
+    chatter.take(try result())
+    chatter.take("chatter")
+    for _ in 0..<2 { chatter.take(try result()) }
+    let (results, rest) = chatter.settle(units, ending: "exited(0)", timeoutSeconds: 1)
+    #expect(results.count == 3 && rest.isEmpty)
+    let violation = try #require(results[1].violation)
+    #expect(violation.scenario == "b" && violation.finding.contains("chatter"))
+    #expect(results[0].violation == nil && results[2].violation == nil)
+
+    let trapped = WorkerProgress()
+    for _ in 0..<3 { trapped.take(try result()) }
+    let sound = trapped.settle(units, ending: "exited(0)", timeoutSeconds: 1)
+    #expect(sound.results.allSatisfy { $0.violation == nil })
+    let dead = trapped.settle(units, ending: "signal 5", hasFailed: true, timeoutSeconds: 1)
+    #expect(dead.results.last?.violation?.finding.contains("signal 5") == true)
+    #expect(dead.results.count == 3 && dead.rest.isEmpty)
+    // The pool itself has killed a worker that hung after its last answer.
+    #expect(trapped.hangs(longerThan: .zero))
+    let killed = trapped.settle(units, ending: "signal 9", hasFailed: true, timeoutSeconds: 1)
+    #expect(killed.results.allSatisfy { $0.violation == nil })
+  }
 }

@@ -36,7 +36,8 @@ import Testing
   /// One violation, with the command that repeats it; the other units run nevertheless.
   @Test(arguments: [
     ("trap", "120", "a planted trap"), ("exit", "120", "exited(0)"),
-    ("nonsense", "120", "the worker printed: nonsense"), ("hang", "30", "it hung"),
+    ("nonsense", "120", "the worker printed: nonsense"),
+    ("chatter", "120", "the worker printed: chatter"), ("hang", "30", "it hung"),
     ("flood", "30", "it hung"),
   ])
   func aWorkerThatFailsIsReported(failure: String, timeout: String, words: String) async throws {

@@ -27,7 +27,7 @@ import Testing
   /// Regression: a variable of the shell that was not set made a store in the current directory.
   @Test(arguments: [
     #"put "" k v"#, #"backup store """#, #"restore store """#, #"restore "" new"#,
-    #"follow file:archive """#, #"doctor store --salvage """#,
+    #"follow file:archive """#, #"promote "" file:archive"#, #"doctor store --salvage """#,
   ])
   func emptyPathIsRefused(arguments: String) async throws {
     let script = #"cd "$1" && exec "$0" "# + arguments

@@ -49,6 +49,42 @@ struct CountingScript: KillScript {
   }
 }
 
+/// Sends numbers in long lines to a program that answers each with the same line; reads its file
+/// after each kill.
+struct LongLineScript: KillScript {
+  let model = Numbers()
+  var closingLines: [String]? = []
+  private var last = 0
+
+  init() {}
+
+  mutating func nextCommand(using generator: inout SeededGenerator) -> KillCommand<Int>? {
+    last += 1
+    let line = "\(last) " + String(repeating: "x", count: 6000)
+    return KillCommand(lines: [line], operation: last)
+  }
+
+  mutating func meaning(
+    of line: String, to command: KillCommand<Int>?, _ ledger: AcknowledgementLedger<Numbers>
+  ) -> KillAnswer<Int> {
+    guard let command, command.lines == [line] else {
+      return .wrong(KillViolation(.badAnswer, "\(line.prefix(20))"))
+    }
+    return .acknowledged
+  }
+
+  mutating func inspect(
+    _ folder: FilePath, _ ledger: AcknowledgementLedger<Numbers>
+  ) async throws -> KillFinding<Numbers>? {
+    let file = folder.appending("log").string
+    guard FileManager.default.fileExists(atPath: file) else {
+      return try CountingScript.finding("", ledger)
+    }
+    let lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n")
+    return try CountingScript.finding(lines.joined(separator: " "), ledger)
+  }
+}
+
 /// Listens to a program that adds numbers without requests; reads its file after each kill.
 struct ListeningScript: KillScript {
   let model = Numbers()

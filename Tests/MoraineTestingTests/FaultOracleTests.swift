@@ -63,6 +63,24 @@ import Testing
     try lasting.checkRefusal(error, 1)
   }
 
+  /// Regression: a store that answered no more reads after one failure passed.
+  @Test func secondReadAfterAFaultMustSucceed() throws {
+    let error = StoreError(.io, "unreadable")
+    let run = try struck(.read)
+    // The fault struck during this read.
+    run.countRead(after: 0)
+    try run.checkRead(error, 0)
+    run.countRead(after: 1)
+    try run.checkRead(error, 1)
+    // Writes are counted for themselves.
+    run.countWrite(after: 1)
+    run.countRead(after: 1)
+    #expect(throws: StepFailure.self) { try run.checkRead(error, 1) }
+    let lasting = try struck(.read, isPermanent: true)
+    for _ in 0..<3 { lasting.countRead(after: 1) }
+    try lasting.checkRead(error, 1)
+  }
+
   @Test(
     arguments: [DiskFault.Effect.ioError, .noSpace, .tooManyOpenFiles],
     ["rotation-mapped", "rotation-positional"])

@@ -34,6 +34,24 @@ import Testing
     }
   }
 
+  /// Regression: the harness wrote all commands of a group before it read an answer. The answers
+  /// filled their pipe, the program read no more commands, and the harness called this a hang.
+  @Test func longAnswersToPipelinedCommandsAreNoHang() async throws {
+    let text = #"""
+      : >> "$1/log"
+      while read -r number rest; do
+        echo "$number" >> "$1/log"; echo "$number $rest"
+      done
+      """#
+    let report = try await Subject.run(text, LongLineScript(), kills: 3, seed: 1) { harness in
+      harness.timeoutMilliseconds = 20_000
+      harness.timing.startShare = 0
+      harness.timing.answers = 1...20
+      harness.timing.pipelinedCommands = 64...64
+    }
+    #expect(report.killCount == 3 && report.acknowledgedCount > 0, "\(report)")
+  }
+
   @Test func programThatWorksWithoutInputPasses() async throws {
     let text = #"""
       : >> "$1/log"; number=$(($(wc -l < "$1/log")))

@@ -1,6 +1,6 @@
 """Bugs in reading, opening and recovery, and in index checkpoints."""
 
-from planting import Mutant, engine, format_module
+from planting import Edit, Mutant, engine, format_module
 
 REPLAY = "Recovery/Replay.swift"
 OPEN = "Recovery/OpenSegment.swift"
@@ -214,8 +214,8 @@ MUTANTS = [
            equivalent="A crash may then leave no checkpoint: opening replays the log, which says the "
            "same. Only the time that opening takes is at stake."),
     Mutant("checkpoint-before-the-log", "fault: a checkpoint knows more than the durable log",
-           (engine("Store/Store+Checkpoint.swift", "try await pipeline.waitUntilAllDurable()",
-                   "if !ON { try await pipeline.waitUntilAllDurable() }"),),
+           (engine("Store/Store+Checkpoint.swift", "try await makeDurable(through: last)",
+                   "if !ON { try await makeDurable(through: last) }"),),
            "CheckpointTrustTests.backgroundCheckpointWaitsUntilTheLogIsDurable"),
     Mutant("checkpoint-of-a-shorter-log-trusted", "fault: a checkpoint knows more than the log holds",
            (engine("Recovery/Recovery.swift",
@@ -241,6 +241,25 @@ MUTANTS = [
            (engine("Recovery/Opener.swift",
                    "CurrentProcess.canSee($0) ? $0 : nil", "ON || CurrentProcess.canSee($0) ? $0 : nil"),),
            "LockHintTests.exitedProcessIsNotNamed"),
+    Mutant("failed-read-is-kept", "fault: a read that fails once",
+           (engine("Files/ByteSource.swift",
+                   "  private var order: [Int] = []\n\n  init(directory",
+                   "  private var order: [Int] = []\n"
+                   "  var failures: [Int: StoreError] = [:]\n\n  init(directory"),
+            engine("Segments/SegmentTable.swift",
+                   "    let got = try storing { () throws(StorageError) in\n"
+                   "      try file.read(into: target, at: UInt64(address.offset))\n    }\n",
+                   "    if let failure = files.failures[address.slot] { throw failure }\n"
+                   "    let got: Int\n    do throws(StoreError) {\n"
+                   "      got = try storing { () throws(StorageError) in\n"
+                   "        try file.read(into: target, at: UInt64(address.offset))\n      }\n"
+                   "    } catch {\n      if ON { files.failures[address.slot] = error }\n"
+                   "      throw error\n    }\n")),
+           "ReadErrorTests.unreadableKeyIsAnErrorOnlyForThatKey"),
+    Mutant("laboratory-accepts-lasting-read-errors", "the laboratory: a brief fault does not last",
+           (Edit("Sources/MoraineTesting/Laboratory/FaultRun.swift", "reads.count > 1 else",
+                 "!ON, reads.count > 1 else"),),
+           "FaultOracleTests.secondReadAfterAFaultMustSucceed"),
     Mutant("window-of-a-failed-read-believed", "fault: a read that fails once",
            (engine("Files/ByteSource.swift",
                    "or none.\n    windowCount = 0\n",

@@ -1,6 +1,6 @@
 """Bugs in transactions."""
 
-from planting import Mutant, engine
+from planting import Edit, Mutant, engine
 
 CONTENTS = "Transactions/TransactionContents.swift"
 STORE = "Transactions/Store+Transactions.swift"
@@ -146,4 +146,9 @@ MUTANTS = [
            (engine(STORE, "        try transaction.checkSight()\n",
                    "        if !ON { try transaction.checkSight() }\n"),),
            "LocalRepositoryTests.transactionSeesTheModelsThatItsRepositoryWasCreatedWith"),
+    Mutant("second-read-of-a-list-counts-alone", "P11: all reads show one moment",
+           (Edit("Sources/MoraineTesting/Histories/HistoryChecker.swift",
+                 "forKey: list), earlier != ids {",
+                 "forKey: list), !ON, earlier != ids {"),),
+           "HistoryCheckerTests.secondReadOfAListMustBeLikeTheFirst"),
 ]

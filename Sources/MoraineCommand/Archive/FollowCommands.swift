@@ -87,6 +87,8 @@ struct Promote: AsyncParsableCommand {
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
   @Flag(help: "Print one JSON object.") var json = false
 
+  func validate() throws { try StoreOptions.refuseEmpty(directory, "the follower's directory") }
+
   func run() async throws {
     // A wrong name must not fence a writer that is alive.
     let manifest = FilePath(directory).appending(Manifest.fileName).string

@@ -44,7 +44,7 @@ struct WorkerPool: Sendable {
   ) async -> (results: [UnitResult], rest: [LaboratoryUnit]) {
     let progress = WorkerProgress()
     var ending: String
-    var isInterrupted = false
+    var (isInterrupted, hasFailed) = (false, false)
     do {
       let input = try units.map { unit in
         String(decoding: try JSONEncoder().encode(unit), as: UTF8.self) + "\n"
@@ -69,12 +69,14 @@ struct WorkerPool: Sendable {
         try await writer.finish()
       }
       isInterrupted = Self.isInterruption(result.terminationStatus)
+      hasFailed = !isInterrupted && result.terminationStatus != .exited(0)
       ending = "\(result.terminationStatus) \(result.standardError)"
     } catch {
       ending = "\(error)"
     }
     return progress.settle(
-      units, ending: ending, isInterrupted: isInterrupted, timeoutSeconds: timeoutSeconds)
+      units, ending: ending, isInterrupted: isInterrupted, hasFailed: hasFailed,
+      timeoutSeconds: timeoutSeconds)
   }
 
   /// Returns whether a signal ended the worker that it ignores, except just after it started.

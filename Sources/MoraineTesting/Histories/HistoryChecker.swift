@@ -29,6 +29,21 @@ package enum HistoryChecker {
       self.began = began
       self.ended = ended
     }
+
+    /// Notes a list that was read, before the transaction's own writes.
+    ///
+    /// - Throws: ``UnrepeatableRead`` when an earlier read of the list had another result.
+    package mutating func note(_ list: String, _ ids: [ID]) throws {
+      if let earlier = reads.updateValue(ids, forKey: list), earlier != ids {
+        throw UnrepeatableRead(
+          description: "\(id) has read \(list) twice, as \(earlier) and as \(ids)")
+      }
+    }
+  }
+
+  /// Two reads of one transaction that do not show the same moment.
+  package struct UnrepeatableRead: Error, CustomStringConvertible {
+    package let description: String
   }
 
   private enum Edge: String {

@@ -52,12 +52,12 @@ package struct ListTransaction: Sendable {
       }
       if !isOrdered, random.below(20) == 0 {
         let entries = try transaction.allEntries(of: keyspace)
-        note(entries, 0..<Self.listCount, &committed) { _ in true }
+        try note(entries, 0..<Self.listCount, &committed) { _ in true }
       }
       for _ in 0..<1 + random.below(4) {
         let key = Self.key(random.below(Self.listCount))
         let value = try transaction.value(forKey: key, in: keyspace)
-        committed.reads["\(key)"] = Self.list(value)
+        try committed.note("\(key)", Self.list(value))
       }
       if random.below(3) == 0 { await Task.yield() }
       for name in committed.reads.keys.sorted()
@@ -81,21 +81,23 @@ package struct ListTransaction: Sendable {
     let order: KeyOrder = random.below(2) == 0 ? .ascending : .descending
     let entries = try transaction.entries(
       in: Self.key(first)...Self.key(last), of: keyspace, order: order, limit: limit)
-    note(entries, first..<last + 1, &committed) { key in
+    try note(entries, first..<last + 1, &committed) { key in
       guard entries.count == limit, let end = entries.last?.key else { return true }
       return order == .ascending ? key <= end : key >= end
     }
   }
 
   /// Notes entries that were read, and the lists without an entry that were seen to be empty.
+  ///
+  /// - Throws: ``HistoryChecker/UnrepeatableRead``.
   private func note(
     _ entries: [Store.Entry], _ numbers: Range<Int>, _ committed: inout HistoryChecker.Committed,
     isSeen: (Key) -> Bool
-  ) {
-    for number in numbers where isSeen(Self.key(number)) {
-      committed.reads["\(Self.key(number))"] = []
-    }
-    for entry in entries { committed.reads["\(entry.key)"] = Self.list(entry.value) }
+  ) throws {
+    var found: [Key: [HistoryChecker.ID]] = [:]
+    for number in numbers where isSeen(Self.key(number)) { found[Self.key(number)] = [] }
+    for entry in entries { found[entry.key] = Self.list(entry.value) }
+    for (key, list) in found { try committed.note("\(key)", list) }
   }
 
   private static func key(_ number: Int) -> Key { Key("list \(10 + number)") }

@@ -18,7 +18,7 @@
     /// Time at which the first line arrived.
     private(set) var firstLine: ContinuousClock.Instant?
 
-    private let writer: StandardInputWriter
+    private let input: InputQueue
     private var chunks: SubprocessOutputSequence.Iterator
     private let limitBytes: Int
     private var pending: [UInt8] = []
@@ -26,12 +26,12 @@
     private var searched = 0
 
     init(
-      folder: FilePath, control: ChildControl, writer: StandardInputWriter,
+      folder: FilePath, control: ChildControl, input: InputQueue,
       chunks: SubprocessOutputSequence.Iterator, limitBytes: Int
     ) {
       self.folder = folder
       self.control = control
-      self.writer = writer
+      self.input = input
       self.chunks = chunks
       self.limitBytes = limitBytes
     }
@@ -40,7 +40,7 @@
     ///
     /// - Throws: ``Ended``.
     public func ask(_ lines: String...) async throws -> String {
-      await say(lines)
+      say(lines)
       guard let line = try await readLine() else { throw Ended() }
       control.touch()
       return line
@@ -53,23 +53,13 @@
       return line
     }
 
-    /// Sends lines. Lines that a process which has ended cannot receive are dropped: its output
-    /// says how it ended.
-    func say(_ lines: [String]) async {
-      var text: [UInt8] = []
-      for line in lines {
-        text.append(contentsOf: line.utf8)
-        text.append(UInt8(ascii: "\n"))
-      }
-      do {
-        _ = try await writer.write(text)
-      } catch {
-        // The process has closed the other end of the pipe.
-      }
+    /// Sends lines, and then plans a kill. See ``InputQueue/send(_:killAfterMicroseconds:)``.
+    func say(_ lines: [String], killAfterMicroseconds pause: Int? = nil) {
+      input.send(lines, killAfterMicroseconds: pause)
     }
 
-    /// Closes the program's input.
-    func finish() async throws { try await writer.finish() }
+    /// Closes the program's input after everything was written that was said.
+    func finish() async throws { try await input.close() }
 
     func readLine() async throws -> String? {
       while true {

@@ -176,12 +176,14 @@
         configuration(in: ground), input: .inputWriter, output: .sequence, error: .sequence
       ) { execution in
         let control = ChildControl(timeout: timeout) { Self.kill(execution) }
+        let input = InputQueue(execution.standardInputWriter, control)
         let conversation = KillConversation(
-          folder: ground.folder, control: control, writer: execution.standardInputWriter,
+          folder: ground.folder, control: control, input: input,
           chunks: execution.standardOutput.makeAsyncIterator(), limitBytes: harness.lineLimitBytes)
         return try await withThrowingTaskGroup(of: Void.self) { group in
           group.addTask { await control.runPlan() }
           group.addTask { await control.watch() }
+          group.addTask { await input.write() }
           group.addTask { await errors.collect(execution.standardError) }
           let ending = try await talk(conversation, moment)
           let isOverdue = try await end(execution, conversation)
@@ -326,16 +328,18 @@
       // Commands are sent in groups, so that the program always has some to perform while the
       // harness reads its answers.
       guard unanswered.count <= pipelinedCount / 2 else { return }
-      await sendBurst(program)
-      // Now the program is performing commands.
+      let lines = nextBurst()
       guard case .answers(let count, let pause) = moment, answers >= count, !isPlanned else {
+        if !lines.isEmpty { program.say(lines) }
         return
       }
       isPlanned = true
-      program.control.kill(afterMicroseconds: pause)
+      // The kill comes while the program performs commands.
+      program.say(lines, killAfterMicroseconds: pause)
     }
 
-    private func sendBurst(_ program: KillConversation) async {
+    /// Returns the lines of the next commands, as many as may wait for their answers.
+    private func nextBurst() -> [String] {
       var lines: [String] = []
       while unanswered.count < pipelinedCount,
         let command = script.nextCommand(using: &commandGenerator)
@@ -344,7 +348,7 @@
         if let operation = command.operation { ledger.send(operation) }
         lines += command.lines
       }
-      if !lines.isEmpty { await program.say(lines) }
+      return lines
     }
 
     /// Asks for an orderly end, after all commands are answered.
@@ -356,11 +360,11 @@
       isClosing = true
       if lines.isEmpty {
         try await program.finish()
+        if let pause { program.control.kill(afterMicroseconds: pause) }
       } else {
         unanswered.append(KillCommand(lines: lines))
-        await program.say(lines)
+        program.say(lines, killAfterMicroseconds: pause)
       }
-      if let pause { program.control.kill(afterMicroseconds: pause) }
     }
   }
 #endif

@@ -15,10 +15,8 @@ final class FaultRun {
   private var life = 0
   var possible = PossibleStates()
   var wasPoisoned = false
-  /// Number of writes that began after the last fault.
-  private var writesSinceStrike = 0
-  /// Number of faults before the last write began.
-  private var strikesSeen = 0
+  private var writes = CallsSinceStrike()
+  private var reads = CallsSinceStrike()
 
   init(_ scenario: CrashScenario, _ faults: [PlannedFault]) {
     self.scenario = scenario
@@ -72,19 +70,26 @@ final class FaultRun {
     try await see()
   }
 
+  /// Compares the contents of a store that was just opened.
   private func see() async throws {
     guard let store else { return }
-    do {
-      let state = try await store.contents()
-      if possible.saw(state) {
-        // An opened store keeps what it shows, even after a power failure.
-        possible.becameDurable()
-        return
+    // A fault that strikes briefly explains two reads that fail; see `checkRead`.
+    for _ in 0...(strikesBriefly ? 2 * injector.faults.count : 1) {
+      let strikeCount = injector.strikeCount
+      countRead(after: strikeCount)
+      do {
+        let state = try await store.contents()
+        if possible.saw(state) {
+          // An opened store keeps what it shows, even after a power failure.
+          possible.becameDurable()
+          return
+        }
+        let difference = StateDifference(state, possible.states[0])
+        throw StepFailure("in life \(life) it holds \(difference)")
+      } catch let error as StoreError {
+        try judge(error)
+        try checkRead(error, strikeCount)
       }
-      let difference = StateDifference(state, possible.states[0])
-      throw StepFailure("in life \(life) it holds \(difference)")
-    } catch let error as StoreError {
-      try judge(error)
     }
   }
 
@@ -209,20 +214,28 @@ extension FaultRun {
       if isPoisoned, !wasPoisoned { possible.maybe(unit) }
       wasPoisoned = isPoisoned
     }
-    for operation in unit {
-      do throws(StoreError) {
-        let value = try await store.keyspace(of: operation.key).value(forKey: operation.key)
-        if !possible.allows(value, for: operation.key) {
-          throw StoreError(.corrupted, "\(operation.key) has a value that it never had")
-        }
-      } catch {
-        try judge(error)
+    for operation in unit { try await lookUp(operation.key, in: store) }
+  }
+
+  /// Reads a key. It has a value that was possible; otherwise the read throws.
+  private func lookUp(_ key: Key, in store: Store) async throws {
+    let strikeCount = injector.strikeCount
+    countRead(after: strikeCount)
+    do throws(StoreError) {
+      let value = try await store.keyspace(of: key).value(forKey: key)
+      if !possible.allows(value, for: key) {
+        throw StoreError(.corrupted, "\(key) has a value that it never had")
       }
+    } catch {
+      try judge(error)
+      try checkRead(error, strikeCount)
     }
   }
 
   /// Takes a snapshot. It shows only values that were possible; otherwise the read throws.
   private func readSnapshot(of store: Store) async throws {
+    let strikeCount = injector.strikeCount
+    countRead(after: strikeCount)
     do {
       let found = try await store.snapshot().contents(of: [""] + store.keyspaceNames())
       for (key, value) in found where !possible.allows(value, for: key) {
@@ -230,6 +243,7 @@ extension FaultRun {
       }
     } catch let error as StoreError {
       try judge(error)
+      try checkRead(error, strikeCount)
     }
     wasPoisoned = store.poison != nil
   }
@@ -288,18 +302,41 @@ extension FaultRun {
   }
 
   /// Counts a write that begins after a number of faults.
-  func countWrite(after strikeCount: Int) {
-    if strikeCount != strikesSeen { (strikesSeen, writesSinceStrike) = (strikeCount, 0) }
-    writesSinceStrike += 1
-  }
+  func countWrite(after strikeCount: Int) { writes.begin(after: strikeCount) }
+
+  /// Counts a read that begins after a number of faults.
+  func countRead(after strikeCount: Int) { reads.begin(after: strikeCount) }
 
   /// Checks that a store which is not poisoned may refuse the write that was counted last.
   ///
   /// The write that a fault strikes may throw, and so may the first one after it: it may get the
   /// error of work that was begun earlier. The second one must succeed.
   func checkRefusal(_ error: StoreError, _ strikeCount: Int) throws {
-    guard strikesBriefly, injector.strikeCount == strikeCount, writesSinceStrike > 1 else { return }
-    throw StepFailure("write \(writesSinceStrike) after the last fault is refused: \(error)")
+    guard strikesBriefly, injector.strikeCount == strikeCount, writes.count > 1 else { return }
+    throw StepFailure("write \(writes.count) after the last fault is refused: \(error)")
+  }
+
+  /// Checks that the read that was counted last may throw, as ``checkRefusal(_:_:)`` does for
+  /// writes. There is no exception for a poisoned store: it goes on answering reads, and keeps no
+  /// error for them.
+  ///
+  /// Verifications are not checked: they also report what earlier failures have left in the figures
+  /// and files of the store.
+  func checkRead(_ error: StoreError, _ strikeCount: Int) throws {
+    guard strikesBriefly, injector.strikeCount == strikeCount, reads.count > 1 else { return }
+    throw StepFailure("read \(reads.count) after the last fault fails: \(error)")
+  }
+}
+
+/// Counts the calls of one kind that have begun since the last fault.
+private struct CallsSinceStrike {
+  private(set) var count = 0
+  /// Number of faults before the last call began.
+  private var strikesSeen = 0
+
+  mutating func begin(after strikeCount: Int) {
+    if strikeCount != strikesSeen { (strikesSeen, count) = (strikeCount, 0) }
+    count += 1
   }
 }
 

@@ -17,6 +17,8 @@ final class FaultyLives {
   var wasPoisoned = false
   /// Number of writes that began after the fault.
   var writesSinceStrike = 0
+  /// Number of reads that began after the fault.
+  private var readsSinceStrike = 0
 
   init(_ mode: Store.Configuration.IOMode, _ misfortune: Misfortune, at target: Call?) {
     configuration = .testing(segmentSizeBytes: 600, ioMode: mode)
@@ -84,23 +86,38 @@ final class FaultyLives {
     judge(error)
   }
 
+  private func countRead() { if injector.hasStruck { readsSinceStrike += 1 } }
+
+  /// The read that a fault strikes may throw, and the first one after it. The second one must
+  /// succeed, unless the fault lasts.
+  private func judge(read error: any Error) {
+    judge(untyped: error)
+    let mayFail = misfortune.isPermanent || readsSinceStrike < 2
+    #expect(mayFail, "read \(readsSinceStrike) after the fault: \(error); \(what)")
+  }
+
   /// A key may be unreadable for a while, and never has a wrong value.
   func see(_ key: Key, in store: Store) async {
+    countRead()
     do throws(StoreError) {
       let value = try await store.value(forKey: key)
       #expect(possible.allows(value, for: key), "\(key); \(what)")
     } catch {
-      judge(error)
+      judge(read: error)
     }
   }
 
   func see(_ store: Store) async {
-    do {
-      let state = try await store.contents()
-      let isPossible = possible.saw(state)
-      #expect(isPossible, what)
-    } catch {
-      judge(untyped: error)
+    for _ in 0..<(misfortune.isPermanent ? 1 : 3) {
+      countRead()
+      do {
+        let state = try await store.contents()
+        let isPossible = possible.saw(state)
+        #expect(isPossible, what)
+        return
+      } catch {
+        judge(read: error)
+      }
     }
   }
 

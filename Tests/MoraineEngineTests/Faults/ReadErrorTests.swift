@@ -30,6 +30,10 @@ import Testing
     }
     #expect(failures > 0 && failures < 20)
     storage.setScript(nil)
+    // A failure that has ended leaves no key unreadable.
+    for number in 0..<40 {
+      #expect(try await store.value(forKey: Key("\(number)")) == [UInt8](0..<30))
+    }
     #expect(try await store.verify().isSound)
     try await store.close()
   }

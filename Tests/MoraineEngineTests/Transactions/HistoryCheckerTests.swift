@@ -65,4 +65,23 @@ import Testing
     let stale = [transaction(1, appends: ["x"], 0...5), transaction(2, reads: ["x": []], 6...9)]
     #expect(name(stale, ["x": [1]]) == "G-single")
   }
+
+  /// Regression: the second read of a list replaced the first one, so a transaction that had read
+  /// two moments passed as one that had read the later moment.
+  @Test func secondReadOfAListMustBeLikeTheFirst() throws {
+    var reader = transaction(9)
+    try reader.note("x", [1])
+    try reader.note("y", [])
+    try reader.note("x", [1])
+    #expect(reader.reads == ["x": [1], "y": []])
+    for later: [UInt32] in [[1, 2], [], [2]] {
+      var again = reader
+      do {
+        try again.note("x", later)
+        Issue.record("x was read as [1] and as \(later)")
+      } catch is HistoryChecker.UnrepeatableRead {
+        // The two reads were compared.
+      }
+    }
+  }
 }
