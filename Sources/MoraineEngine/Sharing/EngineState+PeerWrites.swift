@@ -94,10 +94,14 @@ extension EngineState {
 
   /// Applies the manifest that the directory contains now.
   ///
+  /// - Parameter hasBegun: set before the state changes.
   /// - Returns: false when segments that this process reads no longer exist: then the whole store
   ///   must be read again.
-  mutating func followManifest(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+  mutating func followManifest(
+    _ snapshot: SharedPage.Publication, _ hasBegun: inout Bool
+  ) throws(StoreError) -> Bool {
     let (next, listing) = try manifest(of: snapshot)
+    hasBegun = true
     return try apply(next, listing, snapshot)
   }
 
@@ -125,7 +129,7 @@ extension EngineState {
     return (next, listing)
   }
 
-  /// - Returns: the same as ``followManifest(_:)``.
+  /// - Returns: the same as ``followManifest(_:_:)``.
   private mutating func apply(
     _ next: Manifest, _ listing: DirectoryContents, _ snapshot: SharedPage.Publication
   ) throws(StoreError) -> Bool {

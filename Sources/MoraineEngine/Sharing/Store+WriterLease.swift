@@ -130,8 +130,9 @@ extension Store {
     // The manifest may have been replaced, and its generation not published. A replay that failed
     // may have ended inside a batch.
     var isKnown = !engine!.isFollowedInPart
+    var hasBegun = false
     do throws(StoreError) {
-      if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication()) }
+      if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication(), &hasBegun) }
       // Readers see the new state at once. Without the last records of the log it would have holes:
       // a compaction has removed the older records that these hide.
       if !isKnown { try await rereadAsWriter(to: page.wholeLog) }
@@ -140,7 +141,7 @@ extension Store {
       // The state may have such holes now. It is read again before anything is read from it, and
       // readers keep the state that they have. But what is damaged stays refused: a reading of the
       // whole log does not know how long the log was.
-      if isKnown, engine != nil, error.code != .corrupted {
+      if isKnown, hasBegun, engine != nil, error.code != .corrupted {
         engine!.isFollowedInPart = true
         engine!.replayFailure = error
       }

@@ -56,8 +56,9 @@ extension Store {
     // In parts, so that other calls get their turn: the index of a hundred million keys is more
     // than a gigabyte.
     while engine != nil, try engine!.validateNextPages() { await Task.yield() }
-    try await catchUpAsWriter()
     try await prepareImage(on: runner)
+    // Last: nothing may be followed between this and the image, which must be of one state.
+    try await catchUpAsWriter()
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
     let written =

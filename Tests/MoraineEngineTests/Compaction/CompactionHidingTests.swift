@@ -1,8 +1,10 @@
-import MoraineEngine
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
+
+@testable import MoraineEngine
 
 /// Writes that occur while, or just before, compaction copies older records of the same keys. Each
 /// of these tests was written because no test noticed a planted bug (rule 10).
@@ -41,6 +43,37 @@ import Testing
     try await store.close()
   }
 
+  /// The newer record may be written while the compaction copies.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func newerRecordOfAWriteDuringTheCopyIsDurableFirst(mode: Store.Configuration.IOMode) async throws
+  {
+    let disk = SimulatedDisk()
+    let storage = FaultStorage(disk)
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
+    try await fill(store)
+    let gate = Gate()
+    let input = try #require(await store.firstSegmentName)
+    let hasHung = Mutex(false)
+    // The compaction opens its input after it has begun, and before it looks for live records.
+    storage.setScript { event in
+      guard event.operation == .openFile, event.file == input else { return nil }
+      return hasHung.withLock { hasHung in
+        defer { hasHung = true }
+        return hasHung ? nil : .hang(gate)
+      }
+    }
+    let compaction = Task { try await store.compact(segments: 0..<1) }
+    await gate.arrival()
+    try await store.set([2], forKey: "key", durability: Durability.none)
+    gate.open()
+    try await compaction.value
+    let image = SimulatedDisk(disk.image(.nothing))
+    let after = try image.openStore(configuration: Self.configuration(mode))
+    #expect(try await after.value(forKey: "key") == [2])
+    try await after.close()
+    try await store.close()
+  }
+
   /// A copy is installed only where the index still names the record that was copied.
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
   func aCopyReplacesNothingNewer(mode: Store.Configuration.IOMode) async throws {
@@ -74,5 +107,11 @@ import Testing
     let again = try disk.openStore(configuration: Self.configuration(.mapped))
     #expect(try await again.set([2], forKey: "b") > last)
     try await again.close()
+  }
+}
+
+extension Store {
+  fileprivate var firstSegmentName: String? {
+    engine!.log.table.order.first.map { engine!.log.table.fileName($0) }
   }
 }

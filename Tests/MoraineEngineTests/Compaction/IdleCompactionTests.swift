@@ -136,6 +136,31 @@ import Testing
     try await store.close()
   }
 
+  /// A compaction that publishes ends the active segment early, where others write.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func earlyEndKeepsThePausesOfWriters(mode: Store.Configuration.IOMode) async throws {
+    var configuration = Store.Configuration.testing(
+      segmentSizeBytes: 16 << 20, ioMode: mode, durability: .none)
+    configuration.idleInterval = .seconds(3600)
+    configuration.spareFloorBytes = 0
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([0], forKey: "a")
+    await store.beginCompactionThatDoesNothing()
+    var random = SeededGenerator(seed: 1)
+    var value = (0..<10_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    for number in 0..<400 {
+      value[number] &+= 1
+      try await store.set(value, forKey: "a")
+    }
+    let before = await store.nextPause
+    #expect(before.offset < .max)
+    try await store.makeDurable(through: 300)
+    let after = await store.nextPause
+    #expect(after.slot != before.slot && after.offset < .max)
+    await store.endCompaction()
+    try await store.close()
+  }
+
   @Test func writerOfAGrowingFileIsAskedAgain() async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: .testing(ioMode: .positional))

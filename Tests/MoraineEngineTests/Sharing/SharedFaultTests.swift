@@ -330,6 +330,7 @@ extension Store {
   }
 
   fileprivate func seeTheManifestAlone() throws(StoreError) {
-    _ = try engine!.followManifest(SharedPage.Publication())
+    var hasBegun = false
+    _ = try engine!.followManifest(SharedPage.Publication(), &hasBegun)
   }
 }
