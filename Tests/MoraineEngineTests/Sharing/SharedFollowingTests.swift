@@ -164,9 +164,46 @@ import Testing
     #expect(try await reader.contents().count >= 1498)
     for store in [writer, reader] { try await store.close() }
   }
+
+  /// Regression: the image of a checkpoint had the records of another process, and ended in the log
+  /// before them. The next opening discarded it.
+  @Test(arguments: SharedStoreTests.modes)
+  func checkpointBesideAnotherWriterIsOfOneState(mode: Store.Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    var configuration = Store.Configuration.shared(mode)
+    configuration.compaction = .manual
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "a")
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    let gate = Gate()
+    await store.hold(gate)
+    await gate.arrival()
+    let checkpoint = Task { try await store.writeCheckpointBesideOthers() }
+    while await !store.waitsForItsPipeline { await Task.yield() }
+    try await other.set([2], forKey: "b")
+    #expect(try await store.value(forKey: "b") == [2])
+    gate.open()
+    try await checkpoint.value
+    for store in [other, store] { try await store.close() }
+    let again = try Store(on: memory, at: "store", configuration: configuration)
+    let report = await again.recoveryReport
+    #expect(report.usedCheckpoint)
+    #expect(report.checkpointProblem == nil)
+    #expect(try await again.contents() == ["a": [1], "b": [2]])
+    try await again.close()
+  }
 }
 
 extension Store {
+  /// Makes the jobs of the pipeline wait.
+  fileprivate func hold(_ gate: Gate) { pipeline.enqueue { _ in gate.pass() } }
+
+  fileprivate var waitsForItsPipeline: Bool { pipeline.monitor.withLock { !$0.jobs.isEmpty } }
+
+  fileprivate func writeCheckpointBesideOthers() async throws {
+    try await writeCheckpoint(on: SerialQueue(.background))
+  }
+
   /// Reads like a process that looks after another process has published the manifest and before it
   /// publishes the page.
   fileprivate func readTheManifestAlone() throws(StoreError) {

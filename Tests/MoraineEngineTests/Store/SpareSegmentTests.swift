@@ -57,9 +57,11 @@ import Testing
   }
 
   /// A sync of the active segment interrupts its writers, and costs them a page fault for each page
-  /// that was made present ahead.
-  @Test(arguments: modes)
-  func compactionSyncsNoSegmentThatOthersWriteTo(mode: Store.Configuration.IOMode) async throws {
+  /// that was made present ahead. But where the footer finds no space, a sync does without it.
+  @Test(arguments: modes, [false, true])
+  func compactionSyncsNoSegmentThatOthersWriteTo(
+    mode: Store.Configuration.IOMode, isFull: Bool
+  ) async throws {
     let storage = FaultStorage(MemoryStorage())
     let configuration = Self.configuration(mode, segmentSizeBytes: 200_000)
     let store = try Store(on: storage, at: "store", configuration: configuration)
@@ -68,29 +70,38 @@ import Testing
     try await store.waitUntilIdle()
     let before = try await store.statistics().segmentCount
     let gate = Gate()
-    let syncs = Mutex(0)
-    let output = Mutex<String?>(nil)
+    let hasHung = Mutex(false)
     storage.setScript { event in
-      if event.operation == .synchronizeData { syncs.withLock { $0 += 1 } }
       guard event.operation == .synchronizeFull, event.file.hasSuffix(".segment") else {
         return nil
       }
       // The output is the first segment that is synced.
-      return output.withLock { name in
-        if name != nil { return nil }
-        name = event.file
-        return .hang(gate)
+      return hasHung.withLock { hasHung in
+        defer { hasHung = true }
+        return hasHung ? nil : .hang(gate)
       }
     }
     try await store.set(Self.value, forKey: "0")
     let compaction = Task { try await store.compact(segments: 0..<1) }
     await gate.arrival()
     for _ in 0..<64 { try await store.set(Self.value, forKey: "1") }
+    let tail = try #require(await store.activeName)
+    let calls = Mutex((syncs: 0, refusals: 0))
+    storage.setScript { event in
+      if event.operation == .synchronizeData { calls.withLock { $0.syncs += 1 } }
+      guard isFull, event.operation == .write, event.file == tail else { return nil }
+      calls.withLock { $0.refusals += 1 }
+      return .fail(.noSpace)
+    }
     gate.open()
     try await compaction.value
-    #expect(syncs.withLock { $0 } == 0)
+    let (syncs, refusals) = calls.withLock { $0 }
     storage.setScript(nil)
-    #expect(try await store.statistics().segmentCount > before, "the active segment was ended")
+    let isRefused = isFull && mode == .positional
+    #expect((refusals > 0) == isRefused, "a mapped file has the space for its footer")
+    #expect(syncs == (isRefused ? 1 : 0))
+    let after = try await store.statistics().segmentCount
+    #expect((after > before) == !isRefused, "the active segment was ended, if it could be")
     #expect(try await store.sync().rawValue == UInt64(count) + 65)
     try await expectAll(count, store)
     try await store.close()
@@ -309,6 +320,10 @@ import Testing
 extension Store {
   /// Whether a segment that was created ahead of need is ready.
   var hasSpare: Bool { engine?.log.spare?.isListed == true }
+
+  fileprivate var activeName: String? {
+    engine?.log.active.map { engine!.log.table.fileName($0.slot) }
+  }
 
   /// Whether the active segment has space for so many bytes without another allocation.
   fileprivate func hasSpace(for count: Int) -> Bool {
