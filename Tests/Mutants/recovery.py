@@ -214,8 +214,8 @@ MUTANTS = [
            equivalent="A crash may then leave no checkpoint: opening replays the log, which says the "
            "same. Only the time that opening takes is at stake."),
     Mutant("checkpoint-before-the-log", "fault: a checkpoint knows more than the durable log",
-           (engine("Store/Store+Checkpoint.swift", "try await makeDurable(through: last)",
-                   "if !ON { try await makeDurable(through: last) }"),),
+           (engine("Store/Store+Checkpoint.swift", "try await makeDurable(through: last, since: first)",
+                   "if !ON { try await makeDurable(through: last, since: first) }"),),
            "CheckpointTrustTests.backgroundCheckpointWaitsUntilTheLogIsDurable"),
     Mutant("checkpoint-of-a-shorter-log-trusted", "fault: a checkpoint knows more than the log holds",
            (engine("Recovery/Recovery.swift",

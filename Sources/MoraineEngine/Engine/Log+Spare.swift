@@ -36,13 +36,17 @@ extension Log {
     return active.needsSpare && table.vacancyCount > 2
   }
 
-  /// Whether the active segment contains the operation and is large enough for a spare segment.
+  /// The least length of a segment that is ended early. Shorter ones would be too many.
+  private static let leastEndedBytes = 64 << 10
+
+  /// Whether the active segment may be ended early, and contains the operation.
   func mayEnd(through sequence: UInt64) -> Bool {
     guard let active, !active.hasFooter, active.limit >= configuration.spareFloorBytes else {
       return false
     }
     let view = table[active.slot]
-    return view.recordCount > 0 && view.firstSequence <= sequence
+    let least = min(Self.leastEndedBytes, active.limit / 4)
+    return view.recordCount > 0 && view.firstSequence <= sequence && view.end >= least
   }
 
   /// Notes that an append of `count` bytes passes the middle of the active segment.

@@ -56,6 +56,7 @@ extension Store {
     // In parts, so that other calls get their turn: the index of a hundred million keys is more
     // than a gigabyte.
     while engine != nil, try engine!.validateNextPages() { await Task.yield() }
+    let first = pipeline.lastAppended
     try await prepareImage(on: runner)
     // Last: nothing may be followed between this and the image, which must be of one state.
     try await catchUpAsWriter()
@@ -67,9 +68,7 @@ extension Store {
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
     let last = pipeline.lastAppended
-    // Other tasks may write while this one waits for its turn.
-    try await pipeline.run { () throws(StoreError) in }
-    try await makeDurable(through: last)
+    try await makeDurable(through: last, since: first)
     // An opening accepts a checkpoint over a full segment only if the manifest lists it as sealed:
     // wait for the tasks and the jobs of all rotations before the image.
     await writing.waitForSegmentTasks()

@@ -265,22 +265,25 @@ extension Store {
 
   /// Waits until the operations up to this one are durable. Used by work in the background.
   ///
-  /// Where others have written much since, the active segment is ended early, and its seal makes
-  /// them durable. A sync of a segment that others write to costs these more: on Linux each page
-  /// that is written to the disk interrupts their processor, and then each page that was made
-  /// present ahead is a page fault.
-  func makeDurable(through sequence: UInt64) async throws(StoreError) {
+  /// Where others have written since, the active segment is ended early, unless it is short, and
+  /// its seal makes them durable. A sync of a segment that others write to costs these more: on
+  /// Linux each page that is written to the disk interrupts their processor, and then each page
+  /// that was made present ahead is a page fault.
+  ///
+  /// - Parameter earlier: an operation some time ago, by which the caller knows whether others
+  ///   write; nil for `sequence`.
+  func makeDurable(
+    through sequence: UInt64, since earlier: UInt64? = nil
+  ) async throws(StoreError) {
     // In a shared store, other processes may have written what is to be durable.
     guard !isShared else { return try await pipeline.waitUntilAllDurable() }
-    if pipeline.lastAppended >= sequence &+ Self.manyOperations, !compaction.isForFullDisk {
+    let isBusy = pipeline.lastAppended > earlier ?? sequence
+    if isBusy, !compaction.isForFullDisk {
       // A sync does without it, and reports what has ended writing.
       do throws(StoreError) { try await endActive(through: sequence) } catch {}
     }
     try await pipeline.waitUntilDurable(sequence)
   }
-
-  /// So few operations that a sync is cheaper than a short segment.
-  private static let manyOperations: UInt64 = 64
 
   /// Begins the spare segment, if the active one contains an operation that is not durable.
   private func endActive(through sequence: UInt64) async throws(StoreError) {
@@ -294,8 +297,10 @@ extension Store {
     guard engine?.log.mayEnd(through: sequence) == true else { return }
     writing.roomGate.take()
     defer { writing.roomGate.release() }
-    // The next segment must not begin without a pause: the next writer asks for one.
-    if try await useSpare(for: 0) { engine!.log.setPause(after: 0, for: 0) }
+    guard try await useSpare(for: 0), engine!.log.active?.allocated == nil else { return }
+    // Where space is allocated ahead, a writer asks for a pause within a mebibyte, when the inputs
+    // of the compaction are gone. Elsewhere the next writer asks.
+    engine!.log.setPause(after: 0, for: 0)
   }
 
   /// Removes the file of a spare segment that the manifest does not list any more.

@@ -136,11 +136,11 @@ import Testing
     try await store.close()
   }
 
-  /// A compaction that publishes ends the active segment early, where others write.
-  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func earlyEndKeepsThePausesOfWriters(mode: Store.Configuration.IOMode) async throws {
+  /// A compaction that publishes ends the active segment early, where others write. Where no space
+  /// is allocated ahead, nothing else makes a writer ask before the middle of the next one.
+  @Test func earlyEndKeepsThePausesOfWriters() async throws {
     var configuration = Store.Configuration.testing(
-      segmentSizeBytes: 16 << 20, ioMode: mode, durability: .none)
+      segmentSizeBytes: 16 << 20, ioMode: .positional, durability: .none)
     configuration.idleInterval = .seconds(3600)
     configuration.spareFloorBytes = 0
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
