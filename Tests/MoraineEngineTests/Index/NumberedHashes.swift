@@ -1,4 +1,8 @@
 import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
 
 @testable import MoraineEngine
 
@@ -44,6 +48,20 @@ extension HashIndex {
       return true
     }
     return false
+  }
+
+  /// Returns the pages of a checkpoint of the index, written to a file and opened again; nil when
+  /// they are refused.
+  mutating func checkpointPages() throws -> CheckpointPages? {
+    let storage = MemoryStorage()
+    try storage.createDirectory("store")
+    let directory = try #require(try storage.openDirectory("store"))
+    var header = CheckpointHeader.covering()
+    header.keyspaces = nil
+    var trees = TreeIndex()
+    let image = CheckpointImage(header, of: &self, &trees)
+    try image.write(to: try directory.createFile("checkpoint"))
+    return try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
   }
 }
 

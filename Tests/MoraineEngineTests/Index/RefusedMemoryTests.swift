@@ -66,7 +66,7 @@ import Testing
   @Test func changeOfAnIndexThatWasLoadedWithTheLastMemoryIsATypedError() throws {
     var original = try HashIndex()
     original.insert(0..<20_000)
-    let checkpoint = try Self.checkpoint(of: &original)
+    let checkpoint = try original.checkpointPages()
     let pages = try #require(checkpoint)
     #expect(pages.header.overflowCount > 0)
     let chunks = Chunks(IndexMemory.chunksPerInsertion)
@@ -85,19 +85,6 @@ import Testing
     #expect(isValid)
     index.insert(20_000..<20_010)
     #expect(index.count == 20_010)
-  }
-
-  /// Returns the pages of a checkpoint of an index.
-  private static func checkpoint(of index: inout HashIndex) throws -> CheckpointPages? {
-    let storage = MemoryStorage()
-    try storage.createDirectory("store")
-    let directory = try #require(try storage.openDirectory("store"))
-    var header = CheckpointHeader.covering()
-    header.keyspaces = nil
-    var trees = TreeIndex()
-    let image = CheckpointImage(header, of: &index, &trees)
-    try image.write(to: try directory.createFile("checkpoint"))
-    return try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
   }
 
   @Test func memoryIsSecuredForAsManyCopiesAsABatchMayNeed() throws {

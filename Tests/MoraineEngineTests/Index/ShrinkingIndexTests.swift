@@ -298,16 +298,7 @@ import Testing
   /// Returns the index after a checkpoint and an opening.
   private func reloaded(_ index: inout HashIndex) throws -> HashIndex {
     try require(index.validateAllPages())
-    let storage = MemoryStorage()
-    try storage.createDirectory("store")
-    let directory = try #require(try storage.openDirectory("store"))
-    var header = CheckpointHeader.covering()
-    header.keyspaces = nil
-    var trees = TreeIndex()
-    let image = CheckpointImage(header, of: &index, &trees)
-    try image.write(to: try directory.createFile("checkpoint"))
-    let pages = try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
-    guard let pages, let loaded = try HashIndex(pages) else {
+    guard let pages = try index.checkpointPages(), let loaded = try HashIndex(pages) else {
       throw StoreError(.corrupted, "the checkpoint was not accepted")
     }
     return loaded

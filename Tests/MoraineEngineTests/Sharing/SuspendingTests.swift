@@ -82,12 +82,10 @@ extension Store {
     try await store.close()
   }
 
-  /// Regression: the bytes since the last checkpoint were counted from those before the suspension,
-  /// and the difference wrapped, so that a checkpoint was always due.
-  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
-  func noCheckpointIsDueAfterASuspensionWithoutWrites(
-    sharing: Store.Configuration.Sharing
-  ) async throws {
+  /// Returns a store with a hundred values, and a checkpoint that covers them.
+  private func storeWithCheckpoint(
+    _ sharing: Store.Configuration.Sharing
+  ) async throws -> Store {
     var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.sharing = sharing
     configuration.compaction = .manual
@@ -95,6 +93,16 @@ extension Store {
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     for number in 0..<100 { try await store.set([UInt8](0..<99), forKey: Key("\(number)")) }
     try await store.writeCheckpointForTests()
+    return store
+  }
+
+  /// Regression: the bytes since the last checkpoint were counted from those before the suspension,
+  /// and the difference wrapped, so that a checkpoint was always due.
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func noCheckpointIsDueAfterASuspensionWithoutWrites(
+    sharing: Store.Configuration.Sharing
+  ) async throws {
+    let store = try await storeWithCheckpoint(sharing)
     try await store.suspend()
     try await store.resume()
     #expect(await !store.isCheckpointDue)
@@ -107,13 +115,7 @@ extension Store {
   func figuresAreThoseSinceTheOpeningAfterASuspension(
     sharing: Store.Configuration.Sharing
   ) async throws {
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
-    configuration.sharing = sharing
-    configuration.compaction = .manual
-    configuration.checkpointFloorBytes = 4096
-    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
-    for number in 0..<100 { try await store.set([UInt8](0..<99), forKey: Key("\(number)")) }
-    try await store.writeCheckpointForTests()
+    let store = try await storeWithCheckpoint(sharing)
     for _ in 0..<2 {
       let before = try await store.statistics()
       #expect(before.appendedBytes > 9_900)
