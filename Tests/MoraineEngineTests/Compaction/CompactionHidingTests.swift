@@ -54,9 +54,13 @@ import Testing
     let gate = Gate()
     let input = try #require(await store.firstSegmentName)
     let hasHung = Mutex(false)
-    // The compaction opens its input after it has begun, and before it looks for live records.
+    let atRemoval = Mutex<DiskImage?>(nil)
+    // The compaction opens its input after it has begun, and before it looks for live records. An
+    // index checkpoint may sync the log after the compaction has removed its input.
     storage.setScript { event in
-      guard event.operation == .openFile, event.file == input else { return nil }
+      guard event.file == input else { return nil }
+      if event.operation == .remove { atRemoval.withLock { $0 = disk.image(.nothing) } }
+      guard event.operation == .openFile else { return nil }
       return hasHung.withLock { hasHung in
         defer { hasHung = true }
         return hasHung ? nil : .hang(gate)
@@ -67,7 +71,7 @@ import Testing
     try await store.set([2], forKey: "key", durability: Durability.none)
     gate.open()
     try await compaction.value
-    let image = SimulatedDisk(disk.image(.nothing))
+    let image = SimulatedDisk(try #require(atRemoval.withLock { $0 }))
     let after = try image.openStore(configuration: Self.configuration(mode))
     #expect(try await after.value(forKey: "key") == [2])
     try await after.close()

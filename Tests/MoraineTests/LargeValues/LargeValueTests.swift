@@ -270,13 +270,16 @@ struct Parts: AsyncSequence, Sendable {
     var dropped = try await films.writer(forKey: "two")
     try await dropped.append(part)
     clock.set(toMilliseconds: clock.milliseconds + 36_000_000)
+    // By the old time, this writer begins in ten hours.
+    var late = try await films.writer(forKey: "four")
+    try await late.append(part)
     // The first write of another program looks for abandoned pieces.
     try await store.largeValues(named: "films").set(Parts(seed: 1, byteCount: 1), forKey: "three")
     #expect(try await films.removeUnfinished() == 0)
     try await kept.append(part)
     clock.advance(by: .seconds(4100))
     try await kept.append([2])
-    #expect(try await films.removeUnfinished() == 1, "the new time is believed in the end")
+    #expect(try await films.removeUnfinished() == 2, "the new time is believed in the end")
     try await kept.commit()
     #expect(try await films.value(forKey: "one")?.length == UInt64(2 * Self.piece + 1))
   }
