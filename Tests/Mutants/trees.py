@@ -138,4 +138,40 @@ MUTANTS = [
                    "      if lastOperation(on: place) != nil { return false }\n",
                    "      if !ON, lastOperation(on: place) != nil { return false }\n"),),
            "ConditionTests.conditionOfABatchSeesTheBatchsOwnOperations"),
+    Mutant("page-ends-with-its-leaf", "pages: the token names the next entry",
+           (engine("Segments/RecordsAhead.swift",
+                   "    leaf.count > 0 ||",
+                   "    (!ON && leaf.count > 0) ||"),),
+           "OrderedKeyspaceTests.orderedKeyspaceEqualsASortedDictionary"),
+    Mutant("leaf-read-forward", "ranges: descending order is the reverse of ascending order",
+           (engine("Segments/RangeWalk.swift",
+                   "step = isForward ? TreeLeaf.addressBytes",
+                   "step = isForward || ON ? TreeLeaf.addressBytes"),),
+           "OrderedKeyspaceTests.orderedKeyspaceEqualsASortedDictionary"),
+    Mutant("page-ends-at-the-end-of-a-leaf", "pages: the token names the next entry",
+           (engine("Segments/RecordsAhead.swift",
+                   " walk.hasNext(pages)\n",
+                   " (!ON && walk.hasNext(pages))\n"),),
+           "OrderedKeyspaceTests.rangesOverSeveralLeavesHaveEachEntryOnce"),
+    Mutant("range-takes-another-keyspace", "P5: no value of another key",
+           (engine("Segments/RangeWalk.swift",
+                   "if let record = namedPut(at: address), record.header.keyspace == keyspace,\n",
+                   "if let record = namedPut(at: address),\n"
+                   "      ON || record.header.keyspace == keyspace,\n"),),
+           "ForgedTreeTests.entryThatNamesARecordOfAnotherKeyspaceIsDamage"),
+    Mutant("look-up-takes-another-keyspace", "P5: no value of another key",
+           (engine("Segments/RecordSource.swift",
+                   "      record.header.keyspace == keyspace, record.key.elementsEqualFast(key)\n"
+                   "    {\n      return FoundRecord(record: record, address: address)\n    }\n"
+                   "    let record",
+                   "      ON || record.header.keyspace == keyspace, record.key.elementsEqualFast(key)\n"
+                   "    {\n      return FoundRecord(record: record, address: address)\n    }\n"
+                   "    let record"),),
+           "ForgedTreeTests.entryThatNamesARecordOfAnotherKeyspaceIsDamage"),
+    Mutant("tied-key-takes-another-keyspace", "P5: no value of another key",
+           (engine("Segments/RecordSource.swift",
+                   "guard record.header.keyspace == keyspace, record.header.kind.effect == .sets else",
+                   "guard ON || record.header.keyspace == keyspace,\n"
+                   "      record.header.kind.effect == .sets\n    else"),),
+           "ForgedTreeTests.entryThatNamesARecordOfAnotherKeyspaceIsDamage"),
 ]

@@ -23,6 +23,12 @@ extension Rows {
     }
   }
 
+  func getReader(_ reader: Store.Reader, _ count: Int) throws {
+    for number in 0..<count {
+      try check(try reader.value(forKey: key(number)), number, .getReader)
+    }
+  }
+
   func getMany(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for start in stride(from: 0, to: count, by: Self.batchCount) {
       let first = start % Self.unit
@@ -72,6 +78,47 @@ extension Rows {
         return true
       }
       guard number == Self.unit else { throw WrongAnswer("scanLent") }
+    }
+  }
+
+  func get(_ keyspace: Keyspace, _ count: Int) async throws {
+    for number in 0..<count {
+      try check(try await keyspace.value(forKey: key(number)), number, .orderedGet)
+    }
+  }
+
+  func orderedScan(_ snapshot: Store.Snapshot, _ count: Int) throws {
+    for _ in 0..<count / Self.unit {
+      var (number, length) = (0, 0)
+      try snapshot.scanSpans(in: .all) { key, value in
+        number += 1
+        length += key.byteCount + value.byteCount
+        return true
+      }
+      guard number == Self.unit, length == totalLength else { throw WrongAnswer("orderedScan") }
+    }
+  }
+
+  func orderedKeys(_ snapshot: Store.Snapshot, _ count: Int) throws {
+    for _ in 0..<count / Self.unit {
+      var number = 0
+      try snapshot.scanKeys(in: .all) { key in
+        number += key.isEmpty ? 0 : 1
+        return true
+      }
+      guard number == Self.unit else { throw WrongAnswer("orderedKeys") }
+    }
+  }
+
+  /// Counts each entry of ranges of ten.
+  func orderedRange(_ snapshot: Store.Snapshot, _ count: Int) throws {
+    for start in 0..<count / 10 {
+      var number = 0
+      try snapshot.scanSpans(in: KeyRange(from: rangeStarts[start % rangeStarts.count])) { _, _ in
+        number += 1
+        return number < 10
+      }
+      guard number == 10 else { throw WrongAnswer("orderedRange") }
     }
   }
 

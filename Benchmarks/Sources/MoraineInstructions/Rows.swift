@@ -11,10 +11,16 @@ enum Row: String, CaseIterable {
   case get
   case getMissing = "get-missing"
   case getSnapshot = "get-snapshot"
+  case getReader = "get-reader"
   case getMany = "get-many"
   case scan
   case scanSnapshot = "scan-snapshot"
   case scanLent = "scan-lent"
+  case orderedPut = "ordered-put"
+  case orderedGet = "ordered-get"
+  case orderedScan = "ordered-scan"
+  case orderedKeys = "ordered-keys"
+  case orderedRange = "ordered-range"
   case saveIndexed = "save-indexed"
   case findIndexed = "find-indexed"
   case observedFew = "observed-1000"
@@ -32,9 +38,23 @@ struct Rows: Sendable {
   static let batchCount = 100
 
   let store: FilePath
-  let material = Material(keyCount: keyCount)
+  let material: Material
+  /// The stored keys after which at least nine others follow, in the order in which they were put.
+  let rangeStarts: [Key]
+  /// The bytes of the stored keys and values.
+  let totalLength: Int
 
-  init(store: FilePath) { self.store = store }
+  init(store: FilePath) {
+    self.store = store
+    let material = Material(keyCount: Self.keyCount)
+    self.material = material
+    let stored = material.keys[..<Self.unit]
+    let last = stored.sorted()[Self.unit - 10]
+    rangeStarts = stored.filter { $0 <= last }
+    totalLength = (0..<Self.unit).reduce(0) {
+      $0 + material.keys[$1].bytes.count + material.value($1).count
+    }
+  }
 
   func run(_ row: Row, _ count: Int) async throws {
     switch row {
@@ -45,10 +65,16 @@ struct Rows: Sendable {
     case .get: try await get(try await filled(), count)
     case .getMissing: try await getMissing(try await filled(), count)
     case .getSnapshot: try getSnapshot(try await filled().snapshot(), count)
+    case .getReader: try getReader(try await filled().reader(), count)
     case .getMany: try getMany(try await filled().snapshot(), count)
     case .scan: try await scan(try await filled(), count)
     case .scanSnapshot: try scanSnapshot(try await filled().snapshot(), count)
     case .scanLent: try scanLent(try await filled().snapshot(), count)
+    case .orderedPut: try await put(try open().orderedKeyspace(named: "ordered"), 0..<count)
+    case .orderedGet: try await get(try await filledInOrder(), count)
+    case .orderedScan: try orderedScan(try await filledInOrder().snapshot(), count)
+    case .orderedKeys: try orderedKeys(try await filledInOrder().snapshot(), count)
+    case .orderedRange: try orderedRange(try await filledInOrder().snapshot(), count)
     case .saveIndexed: try await saveIndexed(try open(), count)
     case .findIndexed: try await findIndexed(try open(), count)
     case .observedFew: try await observed(try open(), modelCount: 1_000, count)
@@ -68,6 +94,18 @@ struct Rows: Sendable {
     let store = try open()
     try await put(store, 0..<Self.unit)
     return store
+  }
+
+  private func filledInOrder() async throws -> Keyspace {
+    let keyspace = try open().orderedKeyspace(named: "ordered")
+    try await put(keyspace, 0..<Self.unit)
+    return keyspace
+  }
+
+  private func put(_ keyspace: Keyspace, _ numbers: Range<Int>) async throws {
+    for number in numbers {
+      try await keyspace.set(material.value(number), forKey: material.keys[number])
+    }
   }
 
   private func nothing(_ count: Int) async {

@@ -36,6 +36,12 @@ extension EngineState {
 }
 
 extension EngineState {
+  /// Returns the number of a keyspace; nil when nothing was ever written to it.
+  // A caller that reads `keyspaces` through the actor's optional state copies the table.
+  func id(of keyspace: String) -> UInt16? { keyspaces.id(of: keyspace) }
+}
+
+extension EngineState {
   /// Returns the value of a key, verified and decompressed, and the number of the operation that
   /// has set it.
   mutating func versionedValue(

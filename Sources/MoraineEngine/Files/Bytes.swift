@@ -44,7 +44,9 @@ extension ArraySlice {
 
 /// A buffer that grows with the largest use. A very large buffer is freed when less is needed.
 final class ScratchBuffer {
-  private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 16)
+  /// Short at first: a short range has its own buffer, and memory of more than a kilobyte takes
+  /// longer to get.
+  private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1024, alignment: 16)
 
   deinit { buffer.deallocate() }
 

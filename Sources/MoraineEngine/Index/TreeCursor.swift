@@ -33,13 +33,14 @@ extension TreePages where Self: ~Copyable {
 
   /// Returns the cursor at the first entry whose key is not less than a key.
   ///
+  /// - Parameter following: the order in which the caller will read on, if it will.
   /// - Throws: the errors of the source. At most one record is read, unless keys share more than
   ///   254 bytes.
   func seek<Source: TreeKeySource & ~Copyable>(
-    _ key: TreeKey, _ root: TreeRoot, _ source: borrowing Source
+    _ key: TreeKey, _ root: TreeRoot, following: KeyOrder? = nil, _ source: borrowing Source
   ) throws(StoreError) -> TreeCursor {
     let path = path(of: key, root)
-    let place = try TreeLeaf(page(path.leaf)).place(of: key, source)
+    let place = try TreeLeaf(page(path.leaf)).place(of: key, following: following, source)
     return TreeCursor(path, place.position)
   }
 
@@ -51,15 +52,6 @@ extension TreePages where Self: ~Copyable {
   /// Returns the address of the entry after the cursor, and moves the cursor past it.
   @inline(__always)
   func next(_ cursor: inout TreeCursor) -> Address? { cursor.next(in: self) }
-
-  /// Returns the address of an entry at a distance from the cursor; nil when it is not in the same
-  /// leaf.
-  @inline(__always)
-  func address(_ cursor: TreeCursor, _ distance: Int) -> Address? {
-    let leaf = TreeLeaf(page(cursor.leaf))
-    let position = cursor.position &+ distance
-    return position >= 0 && position < leaf.count ? leaf.address(position) : nil
-  }
 
   /// Moves the cursor from the edge of a leaf to the next leaf, or to the one before.
   ///
@@ -86,7 +78,7 @@ extension TreeCursor {
     return position < other.position
   }
 
-  /// Moves past entries of the leaf at the cursor.
+  /// Moves past entries of the leaf at the cursor; past entries before it for a negative count.
   mutating func skip(_ count: Int) { position += count }
 
   fileprivate func rank<Pages: TreePages & ~Copyable>(in pages: borrowing Pages) -> Int {

@@ -31,6 +31,7 @@ struct TreeLeaf {
   /// the number of zeros at their ends.
   static let longShared: UInt8 = 255
   static let headBytes = 4
+  static let addressBytes = 6
   private static let samplesOffset = 64
   private static let sampleStep = 16
   private static let headsOffset = 192
@@ -99,7 +100,17 @@ struct TreeLeaf {
   @inline(__always)
   func address(_ position: Int) -> Address {
     assert(position >= 0 && position < count, "a leaf has no such entry")
-    let place = addresses + (position &* 6)
+    return Self.loadAddress(at: addressPlace(position))
+  }
+
+  /// Returns the place of the address of an entry.
+  @inline(__always)
+  func addressPlace(_ position: Int) -> UnsafeMutableRawPointer {
+    addresses + (position &* Self.addressBytes)
+  }
+
+  @inline(__always)
+  static func loadAddress(at place: UnsafeRawPointer) -> Address {
     let low = UInt64(place.loadUnaligned(as: UInt32.self))
     let high = UInt64((place + 4).loadUnaligned(as: UInt16.self))
     return Address(rawValue: high &<< 32 | low)
@@ -107,7 +118,7 @@ struct TreeLeaf {
 
   @inline(__always)
   func setAddress(_ position: Int, _ address: Address) {
-    let place = addresses + (position &* 6)
+    let place = addressPlace(position)
     place.storeBytes(of: UInt32(truncatingIfNeeded: address.rawValue), as: UInt32.self)
     (place + 4).storeBytes(
       of: UInt16(truncatingIfNeeded: address.rawValue &>> 32), as: UInt16.self)
@@ -190,8 +201,8 @@ extension TreeLeaf {
     let heads = heads
     (heads + (position &+ 1)).update(from: heads + position, count: after)
     heads[position] = key.head(after: prefixLength)
-    let start = addresses + (position &* 6)
-    (start + 6).copyMemory(from: start, byteCount: after &* 6)
+    let start = addressPlace(position)
+    (start + Self.addressBytes).copyMemory(from: start, byteCount: after &* Self.addressBytes)
     if isTied { insertShared(key, place, after) }
     appendedCount = after == 0 ? appendedCount &+ 1 : 0
     count &+= 1
@@ -221,8 +232,8 @@ extension TreeLeaf {
     assert(after >= 0, "a leaf has no such entry")
     let heads = heads
     (heads + position).update(from: heads + position + 1, count: after)
-    let start = addresses + position * 6
-    start.copyMemory(from: start + 6, byteCount: after * 6)
+    let start = addressPlace(position)
+    start.copyMemory(from: start + Self.addressBytes, byteCount: after * Self.addressBytes)
     if isTied {
       let (shared, bytes) = (shared, bytes)
       // The next key shares with the key before what both share with the removed key.

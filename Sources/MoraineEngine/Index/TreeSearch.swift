@@ -7,6 +7,9 @@ protocol TreeKeySource: ~Copyable {
 
   /// Whether reading the key costs little: for work that can be left out.
   func isCheapToRead(_ address: Address) -> Bool
+
+  /// Begins to fetch the record at an address to the processor's cache; a hint.
+  func prefetch(_ address: Address)
 }
 
 /// The numbers of the keyspaces whose index is a tree.
@@ -129,6 +132,7 @@ extension TreePages where Self: ~Copyable {
       path.append(node, index)
       node = branch.child(index)
     }
+    TreeLeaf.prefetch(page(node))
     path.leaf = node
     return path
   }
@@ -164,6 +168,9 @@ extension TreePages where Self: ~Copyable {
 }
 
 extension TreeLeaf {
+  /// Number of records that a search fetches for a caller that reads on.
+  private static var followingCount: Int { 4 }
+
   /// Returns the entries whose heads are equal to that of a key; nil when there are none.
   @inline(__always)
   func tied(_ key: TreeKey) -> Range<Int>? {
@@ -228,11 +235,13 @@ extension TreeLeaf {
 
   /// Finds the place of a key.
   ///
+  /// - Parameter following: the order in which the caller will read the records after the place,
+  ///   if it will. The first of them are fetched while the record that decides is read.
   /// - Throws: the errors of the source, when the record that decides cannot be read or is damaged.
   /// - Complexity: at most one record is read, unless keys share more than 254 bytes after the
   ///   leaf's prefix.
   func place<Source: TreeKeySource & ~Copyable>(
-    of key: TreeKey, _ source: borrowing Source
+    of key: TreeKey, following: KeyOrder? = nil, _ source: borrowing Source
   ) throws(StoreError) -> LeafPlace {
     let length = prefixLength
     let count = count
@@ -252,6 +261,7 @@ extension TreeLeaf {
       return completed(LeafPlace(position: first), head, first..<end)
     }
     let candidate = end &- first == 1 ? first : blindSearch(key, first..<end)
+    if let following { prefetch(from: candidate, following, source) }
     let other = TreeKey(try source.key(at: address(candidate)))
     let known = key.shared(with: other)
     // All keys of the leaf have its prefix, and these ones the same head.
@@ -266,6 +276,17 @@ extension TreeLeaf {
     let place = try place(
       of: key, beside: candidate, first..<end, shared: shared, otherByte: other[shared])
     return completed(place, head, first..<end)
+  }
+
+  /// Fetches the records of an entry, and of the first entries after it in an order.
+  private func prefetch<Source: TreeKeySource & ~Copyable>(
+    from position: Int, _ order: KeyOrder, _ source: borrowing Source
+  ) {
+    for distance in 0..<Self.followingCount {
+      let next = order == .ascending ? position &+ distance : position &- distance
+      guard next >= 0, next < count else { return }
+      source.prefetch(address(next))
+    }
   }
 
   /// Returns the place of a key that shares a known number of bytes with the candidate of a blind

@@ -96,7 +96,7 @@ extension Store {
     var result = ObservedValue(
       storeSequence: engine?.log.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
+    guard let id = id(of: keyspace) else { return result }
     _ = try await reading { (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in
         guard let (found, expires) = try engine.expiringValue(bytes, keyspace: id) else { return }

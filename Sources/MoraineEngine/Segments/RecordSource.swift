@@ -173,6 +173,30 @@ extension RecordSource where Self: ~Copyable {
     return record.key
   }
 
+  @inline(__always)
+  func prefetch(_ address: Address) { prefetch(address, length: 0) }
+
+  /// Begins to fetch a record to the processor's cache; a hint.
+  ///
+  /// - Parameter length: the length that the record is expected to have, in bytes.
+  @inline(__always)
+  func prefetch(_ address: Address, length: Int) {
+    guard address.slot < count, let base = views[address.slot].base else { return }
+    let start = UnsafeRawPointer(base + address.offset)
+    // Most records are in three lines.
+    CPU.prefetch(start)
+    CPU.prefetch(start + 64)
+    CPU.prefetch(start + 128)
+    if length > 192 { prefetchRest(start, length) }
+  }
+
+  /// Begins to fetch what a longer record has after its first three lines. Of a very long one, the
+  /// processor recognizes the order in which its lines are read.
+  @inline(never)
+  private func prefetchRest(_ start: UnsafeRawPointer, _ length: Int) {
+    for offset in stride(from: 192, to: min(length, 1024), by: 64) { CPU.prefetch(start + offset) }
+  }
+
   func isCheapToRead(_ address: Address) -> Bool {
     guard address.slot < count, let base = views[address.slot].base,
       views[address.slot].end - address.offset >= RecordHeader.fixedLength
@@ -187,6 +211,12 @@ extension RecordSource where Self: ~Copyable {
   ) throws(StoreError) -> FoundRecord? {
     guard let found = pages.candidate(TreeKey(key), root) else { return nil }
     let address = TreeLeaf(pages.page(found.node)).address(found.position)
+    // Nearly all entries.
+    if let record = namedPut(at: address), record.header.keyLength == key.count,
+      record.header.keyspace == keyspace, record.key.elementsEqualFast(key)
+    {
+      return FoundRecord(record: record, address: address)
+    }
     let record = try record(at: address)
     if record.header.keyLength == key.count, record.header.keyspace == keyspace,
       record.header.kind.effect == .sets, record.key.elementsEqualFast(key)
@@ -196,22 +226,32 @@ extension RecordSource where Self: ~Copyable {
     // This is another key with the same head, or this key's damaged record: only the checksum
     // distinguishes them.
     try verify(record, at: address)
+    try checkIsValue(record, of: keyspace)
     let leaf = TreeLeaf(pages.page(found.node))
     let shared = TreeKey(key).shared(with: TreeKey(record.key)) ?? .max
     guard found.range.count > 1, shared >= leaf.prefixLength &+ Int(TreeLeaf.longShared) else {
       return nil
     }
-    return try findAmongLongKeys(key, in: leaf)
+    return try findAmongLongKeys(key, keyspace, in: leaf)
   }
 
   /// Returns the record of a key among keys that may share more bytes than a leaf can say.
   private func findAmongLongKeys(
-    _ key: UnsafeRawBufferPointer, in leaf: TreeLeaf
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, in leaf: TreeLeaf
   ) throws(StoreError) -> FoundRecord? {
     let place = try leaf.place(of: TreeKey(key), self)
     guard place.isMatch else { return nil }
     let address = leaf.address(place.position)
-    return FoundRecord(record: try record(at: address), address: address)
+    let record = try record(at: address)
+    try checkIsValue(record, of: keyspace)
+    return FoundRecord(record: record, address: address)
+  }
+
+  /// Throws unless a record is a value of a keyspace. Only a forged checkpoint names another one.
+  func checkIsValue(_ record: RecordReference, of keyspace: UInt16?) throws(StoreError) {
+    guard record.header.keyspace == keyspace, record.header.kind.effect == .sets else {
+      throw .indexDamaged("a tree names a record that is no value of its keyspace", nil)
+    }
   }
 }
 

@@ -10,12 +10,15 @@ import MoraineStorage
 /// announcement of a record in memory takes about half a microsecond: faster walks announce none.
 struct RecordsAhead {
   private static let longest = 24
-  private var leaf = -1
-  /// Number of entries of the leaf, from the walk's place on, whose records are on their way.
+  /// The entries of the reached leaf that were not returned yet. The walk has passed them.
+  private var leaf = LeafEntries()
+  /// How many of them, from the first one on, have records that are on their way.
   private var fetched = 0
   /// Number of records to fetch ahead. It grows with each entry: a short walk should fetch few
   /// records that it does not read.
   private var distance = 6
+  /// The length that the next records are expected to have, in bytes: that of the last one.
+  private var expectedLength = 0
   private var pace: ReadingPace
   /// Number of entries that the caller will still read at most.
   private var wanted: Int
@@ -31,44 +34,56 @@ struct RecordsAhead {
     pace = ReadingPace(clock: clock)
   }
 
-  /// Returns the address of the next entry's record.
+  /// Returns the address of the next entry's record; nil at the end of the range.
+  ///
+  /// No page of the tree changes between two calls.
   @inline(__always)
   mutating func next<Pages: TreePages & ~Copyable, Source: RecordSource & ~Copyable>(
     _ walk: inout RangeWalk, _ pages: borrowing Pages, _ source: borrowing Source
   ) throws(StoreError) -> Address? {
-    guard let address = walk.next(pages) else { return nil }
-    if walk.leaf != leaf {
-      fetched = 0
-      leaf = walk.leaf
-      if pace.enterLeaf() { try announce(address, walk, pages, source) }
-    } else if fetched > 0 {
-      fetched &-= 1
-    }
-    if pace.pass() { try announce(address, walk, pages, source) }
-    while fetched < distance, let ahead = walk.address(ahead: fetched, pages) {
+    if leaf.count == 0, try !enterLeaf(&walk, pages, source) { return nil }
+    if pace.pass() { try announce(source) }
+    let address = leaf.removeFirst()
+    if fetched > 0 { fetched &-= 1 }
+    let target = min(distance, leaf.count)
+    while fetched < target {
+      source.prefetch(leaf[fetched], length: expectedLength)
       fetched &+= 1
-      guard ahead.slot < source.count, let base = source.views[ahead.slot].base else { continue }
-      // Most records are in three lines.
-      CPU.prefetch(base + ahead.offset)
-      CPU.prefetch(base + ahead.offset + 64)
-      CPU.prefetch(base + ahead.offset + 128)
     }
     if distance < Self.longest { distance &+= 1 }
     wanted &-= 1
     return address
   }
 
-  /// Announces a record, and the records of the entries after it in its leaf.
+  /// Notes the length of the record that was read last: the next ones are fetched as far.
+  @inline(__always)
+  mutating func note(_ record: RecordReference) { expectedLength = record.header.length }
+
+  /// Returns whether the range has another entry.
+  func hasNext<Pages: TreePages & ~Copyable>(
+    _ walk: inout RangeWalk, _ pages: borrowing Pages
+  ) -> Bool {
+    leaf.count > 0 || walk.hasNext(pages)
+  }
+
+  /// - Returns: false at the end of the range.
   @inline(never)
-  private func announce<Pages: TreePages & ~Copyable, Source: RecordSource & ~Copyable>(
-    _ first: Address, _ walk: RangeWalk, _ pages: borrowing Pages, _ source: borrowing Source
+  private mutating func enterLeaf<Pages: TreePages & ~Copyable, Source: RecordSource & ~Copyable>(
+    _ walk: inout RangeWalk, _ pages: borrowing Pages, _ source: borrowing Source
+  ) throws(StoreError) -> Bool {
+    guard let next = walk.nextLeaf(pages) else { return false }
+    leaf = next
+    fetched = 0
+    if pace.enterLeaf() { try announce(source) }
+    return true
+  }
+
+  /// Announces the records of the entries of the leaf that were not returned yet.
+  @inline(never)
+  private func announce<Source: RecordSource & ~Copyable>(
+    _ source: borrowing Source
   ) throws(StoreError) {
-    var addresses = [first]
-    let count = min(wanted - 1, walk.remainingInLeaf(pages))
-    for index in 0..<max(0, count) {
-      guard let address = walk.address(ahead: index, pages) else { break }
-      addresses.append(address)
-    }
+    let addresses = (0..<max(0, min(wanted, leaf.count))).map { leaf[$0] }
     for part in LogPart.covering(addresses) where part.slot < source.count {
       try source.announce(part)
     }

@@ -29,7 +29,14 @@ extension Store.Snapshot {
     in range: some KeyRangeConvertible, order: KeyOrder = .ascending,
     _ body: (RawSpan) throws -> Bool
   ) throws {
-    guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
+    try scanKeys(range.keyRange, order, body)
+  }
+
+  // The compiler (Swift 6.3) calls functions in a generic one that it inlines elsewhere.
+  private func scanKeys(
+    _ range: KeyRange, _ order: KeyOrder, _ body: (RawSpan) throws -> Bool
+  ) throws {
+    guard let state, var walk = try state.walk(number, range, order) else { return }
     var ahead = RecordsAhead()
     guard state.isMapped else {
       while let entry = try state.nextEntry(&walk, &ahead) {
@@ -40,6 +47,7 @@ extension Store.Snapshot {
     try withExtendedLifetime(state) {
       while let address = try ahead.next(&walk, state.live.trees, state.segments) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
+        ahead.note(record)
         if record.hasExpired(at: state.now) { continue }
         guard try body(record.key.bytes) else { return }
       }
@@ -55,7 +63,13 @@ extension Store.Snapshot {
     in range: some KeyRangeConvertible, order: KeyOrder = .ascending,
     _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
   ) throws {
-    guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
+    try scanSpans(range.keyRange, order, body)
+  }
+
+  private func scanSpans(
+    _ range: KeyRange, _ order: KeyOrder, _ body: (RawSpan, RawSpan) throws -> Bool
+  ) throws {
+    guard let state, var walk = try state.walk(number, range, order) else { return }
     // Another reader may overwrite the buffer of bytes that were read from a file.
     var ahead = RecordsAhead()
     guard state.isMapped else {
@@ -68,6 +82,7 @@ extension Store.Snapshot {
     try withExtendedLifetime(state) {
       while let address = try ahead.next(&walk, state.live.trees, state.segments) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
+        ahead.note(record)
         if record.hasExpired(at: state.now) { continue }
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
@@ -166,6 +181,7 @@ extension SnapshotState {
     try reading { () throws(StoreError) in
       while let address = try ahead.next(&walk, live.trees, segments) {
         let record = try segments.entryRecord(at: address, of: walk.keyspace)
+        ahead.note(record)
         if record.hasExpired(at: now) { continue }
         return try segments.entry(of: record, at: address)
       }
@@ -187,6 +203,7 @@ extension SnapshotState {
     try reading { () throws(StoreError) in
       while let address = try ahead.next(&walk, live.trees, segments) {
         let record = try segments.entryRecord(at: address, of: walk.keyspace)
+        ahead.note(record)
         if !record.hasExpired(at: now) { return true }
       }
       return false

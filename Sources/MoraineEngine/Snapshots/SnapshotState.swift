@@ -83,12 +83,18 @@ final class SnapshotState: @unchecked Sendable {
   func record(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
   ) throws(StoreError) -> FoundRecord? {
-    if live.isOrdered(keyspace) {
-      return try segments.find(key, keyspace, in: live.trees, live.trees.root(keyspace))
-    }
+    if live.isOrdered(keyspace) { return try orderedRecord(key, keyspace) }
     return try segments.find(key, keyspace, hash: hash, in: live.index).map {
       FoundRecord(record: $0.record, address: $0.address)
     }
+  }
+
+  // Not a part of the look-ups in the hash index, which would become slower.
+  @inline(never)
+  private func orderedRecord(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+  ) throws(StoreError) -> FoundRecord? {
+    try segments.find(key, keyspace, in: live.trees, live.trees.root(keyspace))
   }
 
   /// Returns a value in place when it is stored uncompressed in a mapped segment, or else a copy of

@@ -235,6 +235,7 @@ extension EngineState {
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while let address = try ahead.next(&walk, live.trees, log.table) {
       let record = try log.table.entryRecord(at: address, of: walk.keyspace)
+      ahead.note(record)
       if !record.hasExpired(at: now) { return (address, record) }
     }
     return nil
@@ -243,7 +244,7 @@ extension EngineState {
   /// Returns whether a walk has another entry that has not expired. The walk may have passed that
   /// entry then.
   func hasNext(_ walk: inout RangeWalk, _ ahead: inout RecordsAhead) throws(StoreError) -> Bool {
-    guard walk.hasNext(live.trees) else { return false }
+    guard ahead.hasNext(&walk, live.trees) else { return false }
     if log.table.slotsWithExpired(through: now).isEmpty { return true }
     return try nextRecord(&walk, &ahead) != nil
   }

@@ -230,7 +230,7 @@ extension Store {
     // Another process may have created the keyspace.
     if isShared { try await checkOpen() }
     try await passGateToDelete()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
+    guard let id = id(of: keyspace) else { return nil }
     return try await removeValue(forKey: key, keyspace: id, durability: durability)
   }
 

@@ -157,7 +157,7 @@ extension Store {
     forKey key: Key, in keyspace: String
   ) async throws(StoreError) -> VersionedValue? {
     try await checkOpen()
-    guard let id = engine?.keyspaces.id(of: keyspace) else { return nil }
+    guard let id = id(of: keyspace) else { return nil }
     return try await reading { (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in
         try engine.versionedValue(bytes, keyspace: id)
@@ -171,7 +171,7 @@ extension Store {
     forKey key: Key, in keyspace: String
   ) throws(StoreError) -> VersionedValue? {
     try checkUsable()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
+    guard let id = id(of: keyspace) else { return nil }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
       try engine!.versionedValue(bytes, keyspace: id)
     }

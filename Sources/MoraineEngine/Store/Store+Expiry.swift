@@ -29,7 +29,7 @@ extension Store {
 
   func expiry(forKey key: Key, in keyspace: String) async throws(StoreError) -> Expiry? {
     try await checkOpen()
-    guard let id = engine?.keyspaces.id(of: keyspace) else { return nil }
+    guard let id = id(of: keyspace) else { return nil }
     return try await reading { (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in
         try engine.expiry(bytes, keyspace: id)
@@ -42,7 +42,7 @@ extension Store {
     forKey key: Key, in keyspace: String, at time: UInt64?
   ) throws(StoreError) -> Expiry? {
     try checkUsable()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
+    guard let id = id(of: keyspace) else { return nil }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
       try engine!.expiry(bytes, keyspace: id, at: time)
     }
@@ -54,7 +54,7 @@ extension Store {
     _ key: Key, in keyspace: String, at time: UInt64
   ) throws(StoreError) -> Bool {
     try checkUsable()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return false }
+    guard let id = id(of: keyspace) else { return false }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
       try engine!.contains(bytes, keyspace: id, at: time)
     }
@@ -64,7 +64,7 @@ extension Store {
   /// which no other process writes; nil when the store has no such record.
   func ownPut(forKey key: Key, in keyspace: String) throws(StoreError) -> RecordedPut? {
     try checkUsable()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
+    guard let id = id(of: keyspace) else { return nil }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
       try engine!.recordedPut(of: bytes, keyspace: id)
     }

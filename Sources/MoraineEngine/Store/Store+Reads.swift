@@ -237,7 +237,9 @@ extension Store {
   }
 
   /// Returns the number of a keyspace; nil when nothing was ever written to it.
-  private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
+  func id(of keyspace: String) -> UInt16? {
+    engine == nil ? nil : engine!.id(of: keyspace)
+  }
 
   /// Whether anything was ever written to a keyspace.
   func hasKeyspace(_ name: String) -> Bool { id(of: name) != nil }
@@ -246,14 +248,14 @@ extension Store {
   /// beside which no other process writes.
   func ownRecordCount(in keyspace: String) throws(StoreError) -> Int {
     try checkUsable()
-    guard engine != nil, let id = id(of: keyspace) else { return 0 }
+    guard let id = id(of: keyspace) else { return 0 }
     return try engine!.figures(of: id).count
   }
 
   /// Returns the keys of a keyspace, for a caller beside which no other process writes.
   func ownKeys(in keyspace: String) throws(StoreError) -> [Key] {
     try checkUsable()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return [] }
+    guard let id = id(of: keyspace) else { return [] }
     return try engine!.keys(in: id)
   }
 

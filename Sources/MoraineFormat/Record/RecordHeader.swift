@@ -59,16 +59,17 @@ public enum BatchRole: UInt8, Sendable {
 /// ```
 @frozen
 public struct RecordHeader: Sendable {
-  public static let fixedLength = 20
+  @inlinable public static var fixedLength: Int { 20 }
 
   public enum Flag {
-    public static let keyspace: UInt8 = 1 << 0
-    public static let expiry: UInt8 = 1 << 1
-    public static let previous: UInt8 = 1 << 2
-    public static let received: UInt8 = 1 << 3
-    public static let `extension`: UInt8 = 1 << 4
-    public static let mustUnderstand: UInt8 = 1 << 5
-    public static let unknown: UInt8 = 0b1100_0000
+    // Another module reads a stored property by a call.
+    @inlinable public static var keyspace: UInt8 { 1 << 0 }
+    @inlinable public static var expiry: UInt8 { 1 << 1 }
+    @inlinable public static var previous: UInt8 { 1 << 2 }
+    @inlinable public static var received: UInt8 { 1 << 3 }
+    @inlinable public static var `extension`: UInt8 { 1 << 4 }
+    @inlinable public static var mustUnderstand: UInt8 { 1 << 5 }
+    @inlinable public static var unknown: UInt8 { 0b1100_0000 }
   }
 
   public var length: Int
@@ -169,8 +170,43 @@ extension RecordHeader {
     return header.isSound ? header : nil
   }
 
+  /// Reads the fields of a put of a keyspace that has a name.
+  ///
+  /// - Returns: nil for each record with other optional fields, and for those that
+  ///   ``parse(_:length:)`` refuses.
+  @inlinable @inline(__always)
+  public static func parseNamedPut(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
+    let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+    let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
+    let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
+    // The highest bit is not set: the record is not the last one of a batch.
+    guard kindByte & 0b1000_1111 == RecordKind.put.rawValue,
+      UInt8(truncatingIfNeeded: lengths) == Flag.keyspace,
+      let codec = RecordCodec(rawValue: (kindByte &>> 4) & 3),
+      // Two bytes of the keyspace, and four of the raw length.
+      length >= fixedLength &+ 6
+    else { return nil }
+    let rawFields = codec == .raw ? 0 : 4
+    var header = RecordHeader(
+      length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: .put, codec: codec,
+      batch: kindByte & 0b0100_0000 == 0 ? .alone : .more, flags: Flag.keyspace,
+      keyspace: UInt16(
+        littleEndian: base.loadUnaligned(fromByteOffset: fixedLength &+ rawFields, as: UInt16.self)),
+      rawLength: 0, batchCount: 0, keyOffset: fixedLength &+ 2 &+ rawFields,
+      keyLength: Int(lengths &>> 8))
+    header.rawLength =
+      codec == .raw
+      ? header.storedLength
+      : Int(UInt32(littleEndian: base.loadUnaligned(fromByteOffset: fixedLength, as: UInt32.self)))
+    return header.isSound ? header : nil
+  }
+
   @usableFromInline
   static func parseOptionalFields(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
+    parseNamedPut(base, length: length) ?? parseAnyFields(base, length: length)
+  }
+
+  static func parseAnyFields(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
     let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
     let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
     guard let kind = RecordKind(rawValue: kindByte & 15),
@@ -182,29 +218,9 @@ extension RecordHeader {
       length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: kind, codec: codec,
       batch: batch, flags: UInt8(truncatingIfNeeded: lengths), keyspace: 0, rawLength: 0,
       batchCount: 0, keyOffset: fixedLength, keyLength: Int(lengths &>> 8))
-    if header.flags == Flag.keyspace, batch != .end {
-      // Nearly all records of keyspaces that have a name.
-      guard header.takeKeyspace(base) else { return nil }
-    } else if !header.takeOptionalFields(base) {
-      return nil
-    }
+    guard header.takeOptionalFields(base) else { return nil }
     if codec == .raw { header.rawLength = header.storedLength }
     return header.isSound ? header : nil
-  }
-
-  /// Reads the fields of a record that has no optional field besides the number of its keyspace.
-  @inline(__always)
-  private mutating func takeKeyspace(_ base: UnsafeRawPointer) -> Bool {
-    let start = keyOffset &+ (codec == .raw ? 0 : 4)
-    guard start &+ 2 <= length else { return false }
-    if codec != .raw {
-      rawLength = Int(
-        UInt32(littleEndian: base.loadUnaligned(fromByteOffset: keyOffset, as: UInt32.self)))
-    }
-    keyspace = UInt16(
-      littleEndian: base.loadUnaligned(fromByteOffset: start, as: UInt16.self))
-    keyOffset = start &+ 2
-    return true
   }
 
   private mutating func takeOptionalFields(_ base: UnsafeRawPointer) -> Bool {

@@ -172,6 +172,71 @@ import Testing
     await Self.attempt(replay) { try await store.close() }
   }
 
+  /// An entry whose address was replaced by that of another keyspace's record, which has the same
+  /// key and is not damaged. Regression: a look-up among tied keys returned that record's value.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func entryThatNamesARecordOfAnotherKeyspaceIsDamage(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let directory = try await Self.store()
+    var configuration = Self.configuration
+    configuration.ioMode = mode
+    let key = Self.keys[400]
+    var places: [UInt64] = []
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      try await store.keyspace(named: "other").set([8], forKey: key)
+      let snapshot = try await store.snapshot()
+      for name in ["paths", "other"] {
+        let number = try #require(snapshot.keyspace(named: name).number)
+        let state = try #require(snapshot.state)
+        try key.bytes.withBytes { bytes in
+          let hash = state.segments.hash(bytes, number)
+          let found = try state.reading { () throws(StoreError) in
+            try state.record(bytes, number, hash: hash)?.address.rawValue
+          }
+          places.append(try #require(found))
+        }
+      }
+    }
+    try CheckpointForgery(directory: directory).change { header, bytes in
+      let forged = Forged(header: header, bytes: bytes)
+      var changes = 0
+      for leaf in (0..<forged.childCount).map({ forged.leaf($0) }) {
+        for place in stride(from: leaf + 192 + 324 * 4, to: leaf + 192 + 324 * 10, by: 6) {
+          let low = UInt64(bytes.load(UInt32.self, at: place))
+          guard low | UInt64(bytes.load(UInt16.self, at: place + 4)) << 32 == places[0] else {
+            continue
+          }
+          bytes.store(UInt32(truncatingIfNeeded: places[1]), at: place)
+          bytes.store(UInt16(truncatingIfNeeded: places[1] >> 32), at: place + 4)
+          changes += 1
+        }
+      }
+      try #require(changes == 1)
+    }
+    let store = try Store(at: directory.path, configuration: configuration)
+    let keyspace = try store.orderedKeyspace(named: "paths")
+    let snapshot = try await keyspace.snapshot()
+    var codes: [StoreError.Code] = []
+    do throws(StoreError) { _ = try await keyspace.value(forKey: key) } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try snapshot.value(forKey: key) } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try await keyspace.entries(limit: 5000) } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { try snapshot.scanKeys(in: .all) { _ in true } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { try snapshot.scanSpans(in: .all) { _, _ in true } } catch {
+      codes.append(error.code)
+    }
+    #expect(codes == Array(repeating: .corrupted, count: 5))
+    try await store.close()
+  }
+
   /// Every key is found, whatever the leaf says of two tied keys beyond the byte in which they
   /// differ. Regression: verifying called the store sound, and the next key came to a place after
   /// a greater one.

@@ -112,6 +112,9 @@ private struct AnnouncedSource: ~Copyable, RecordSource {
     let announced = try await store.announcedAndRead(keyspace, order, limit: .max, step: 80_000)
     let unannounced = ReadingPace.unobserved + ReadingPace.sample - 1
     #expect(announced.read.count == 3000)
+    // The keys were set in their order.
+    let places = announced.read.map(\.rawValue)
+    #expect(places == (order == .ascending ? places.sorted() : places.sorted().reversed()))
     for address in announced.read.dropFirst(unannounced) {
       #expect(
         announced.parts.contains {

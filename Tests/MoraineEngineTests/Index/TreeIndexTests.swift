@@ -32,6 +32,8 @@ import Testing
 
     func isCheapToRead(_ address: Address) -> Bool { true }
 
+    func prefetch(_ address: Address) {}
+
     static func number(_ address: Address) -> Int { address.offset / 4 }
   }
 

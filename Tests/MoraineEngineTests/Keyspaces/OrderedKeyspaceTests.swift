@@ -227,6 +227,48 @@ import Testing
     try await again.close()
   }
 
+  /// Pages of one entry: the end of each leaf is the end of a page.
+  @Test(arguments: modes)
+  func rangesOverSeveralLeavesHaveEachEntryOnce(mode: Store.Configuration.IOMode) async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: Self.configuration(mode))
+    let keyspace = try store.orderedKeyspace(named: "k")
+    let keys = (0..<1000).map { Key("\(1000 + $0)") }
+    for number in 0..<1000 {
+      try await keyspace.set([UInt8(number % 7)], forKey: keys[number * 389 % 1000])
+    }
+    let snapshot = try await keyspace.snapshot()
+    for range in [KeyRange(), KeyRange(from: keys[150], upTo: keys[850])] {
+      for order in [KeyOrder.ascending, .descending] {
+        let inside = keys.filter(range.contains)
+        let expected = order == .ascending ? inside : inside.reversed()
+        var paged: [Key] = []
+        var page = try await keyspace.entries(in: range, order: order, limit: 1)
+        paged += page.entries.map(\.key)
+        while let token = page.next {
+          page = try await keyspace.entries(after: token, limit: 1)
+          paged += page.entries.map(\.key)
+        }
+        #expect(paged == expected)
+        var (scanned, spans, onlyKeys): ([Key], [Key], [Key]) = ([], [], [])
+        try snapshot.scan(in: range, order: order) { entry in
+          scanned.append(entry.key)
+          return true
+        }
+        try snapshot.scanSpans(in: range, order: order) { key, _ in
+          spans.append(Key(key.withUnsafeBytes { [UInt8]($0) }))
+          return true
+        }
+        try snapshot.scanKeys(in: range, order: order) { key in
+          onlyKeys.append(Key(key.withUnsafeBytes { [UInt8]($0) }))
+          return true
+        }
+        #expect(scanned == expected && spans == expected && onlyKeys == expected)
+      }
+    }
+    try await store.close()
+  }
+
   /// Regression: a snapshot of the moment before the keyspace became ordered was returned again.
   @Test func snapshotAfterTheOrderingShowsTheOrder() async throws {
     var configuration = Self.configuration(.mapped)
