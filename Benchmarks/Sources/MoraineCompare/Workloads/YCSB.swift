@@ -52,15 +52,29 @@ struct YCSB: Workload {
       let store = try await maker.open(in: place, SubjectOptions(data))
       for number in 0..<count { try await store.put(data.key(number), data.value(number)) }
       var state = State(data: data, count: count)
-      for mix in Self.mixes {
-        var isRight = true
-        let row = rowName(mix, length)
-        try await recorder.time(row, count) {
-          isRight = try await run(mix, store, &state)
-        }
-        try recorder.check(isRight, row)
+      try await run(store, store, recorder.engine, length, &state, &recorder)
+      // The same again, on the store that the first rows have left.
+      if let live = store.live {
+        try await run(store, live, LiveMaker.engine.name, length, &state, &recorder)
       }
       try await store.close()
+    }
+  }
+
+  /// Measures the rows of one length of the values.
+  ///
+  /// - Parameter reading: makes the readers of the rows.
+  private func run<Made: Subject, Maker: ReaderMaker>(
+    _ store: Made, _ reading: Maker, _ engine: String, _ length: Int, _ state: inout State,
+    _ recorder: inout Recorder
+  ) async throws {
+    for mix in Self.mixes {
+      var isRight = true
+      let row = rowName(mix, length)
+      try await recorder.time(row, count, engine: engine) {
+        isRight = try await run(mix, store, try await reading.reader(), &state)
+      }
+      try recorder.check(isRight, row)
     }
   }
 
@@ -90,10 +104,10 @@ struct YCSB: Workload {
     mutating func nextLatest() -> Int { count - 1 - zipfian.next(&generator) }
   }
 
-  private func run<Made: Subject>(
-    _ mix: Mix, _ store: Made, _ state: inout State
+  private func run<Made: Subject, Reader: SubjectReader>(
+    _ mix: Mix, _ store: Made, _ given: Reader, _ state: inout State
   ) async throws -> Bool {
-    var reader = try await store.reader()
+    var reader = given
     defer { reader.close() }
     let data = state.data
     var isRight = true
