@@ -97,6 +97,41 @@ import Testing
     try await again.close()
   }
 
+  /// Regression: a commit ended with a number that was in memory alone. After a kill the store gave
+  /// it to another operation: the archive refused the store, or counted the operation as archived.
+  @Test(arguments: [false, true])
+  func numberOfAFailedAppendIsFreeAfterAKill(writesFirst: Bool) async throws {
+    let bench = ArchiveBench()
+    let storage = FaultStorage(bench.storage)
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    let follower = try await bench.follower()
+    try await store.set([2], forKey: "c")
+    try await useUpANumber(store, storage)
+    let used = try await store.lastSequence()
+    let archived = try await writer.flush()
+    #expect(archived < used, "no operation has the last number")
+    #expect(store.replicatedSequence == used, "no operation is missing")
+    try await follower.catchUp()
+    await writer.abandon()
+    try bench.storage.copyDirectory("store", to: "killed")
+    let again = try bench.store("killed", .positional)
+    if writesFirst { try await again.set([3], forKey: "d") }
+    let second = try await bench.attach(again)
+    if !writesFirst { try await again.set([3], forKey: "d") }
+    try await second.flush()
+    #expect(try await again.lastSequence() <= used, "the operation has a number that was used up")
+    #expect(try await bench.restored(to: "restored").state == again.contents())
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == again.contents())
+    #expect(bench.events.rebases == 0, "the follower goes on from its own state")
+    try await follower.close()
+    try await second.detach()
+    try await again.close()
+    try await store.close()
+  }
+
   /// A store that is restored from the archive gives the number to another operation, which may be
   /// a delete of a record in a segment that compaction has written.
   @Test func headerOfACompactedSegmentCountsNoNumberOfAFailedAppend() async throws {

@@ -43,4 +43,33 @@ import Testing
     #expect(rest.parts.last?.segment.entry.lastSequence == next.sequence)
     try await store.close()
   }
+
+  /// Regression: what another process had written and compacted while the store was suspended
+  /// counted as archived. The next commit had the digest of a state that could not be restored.
+  @Test(arguments: [false, true])
+  func operationsOfAnotherProcessAreInAWholeCopy(hasUnshippedOperation: Bool) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    for number in 0..<10 as Range<UInt8> { try await store.set([number], forKey: "a") }
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    if hasUnshippedOperation { try await store.set([10], forKey: "a") }
+    try await store.suspend()
+    let other = try bench.store()
+    for number in 11..<20 as Range<UInt8> { try await other.set([number], forKey: "a") }
+    _ = try await other.compact()
+    try await other.close()
+    try await store.resume()
+    let cut = try #require(try await store.logCut())
+    let areCompacted = cut.segments.allSatisfy { $0.isCompacted }
+    #expect(areCompacted, "the log as it was appended is gone")
+    #expect(bench.events.gaps == 1, "the first copy")
+    try await writer.flush()
+    try await store.set([20], forKey: "b")
+    try await writer.flush()
+    #expect(bench.events.gaps == 2, "the first copy, and the one after the suspension")
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
 }

@@ -1,7 +1,7 @@
 """Bugs in the cleaning of archives, and in what an archive must not repeat."""
 
 from archive import archive
-from planting import Mutant
+from planting import Mutant, engine
 
 CLEANER = "Cleaning/ArchiveCleaner.swift"
 ORDER = "Cleaning/RemovalOrder.swift"
@@ -83,6 +83,14 @@ MUTANTS = [
            (archive(STATE, "guard hasAll || isNext ||", "guard (hasAll || isNext) && !ON ||"),
             archive(STATE, "guard hasAll || isLast ||", "guard (hasAll || isLast) && !ON ||"),),
            EFFORT + ".numberOfAFailedAppendIsNoGap"),
+    Mutant("number-in-memory-is-archived", "P7: an archived number has one operation",
+           (engine("Store/Store+Shipping.swift", "    return cut.ending(at: max(listed, known))\n",
+                   "    return ON ? cut : cut.ending(at: max(listed, known))\n"),),
+           EFFORT + ".numberOfAFailedAppendIsFreeAfterAKill"),
+    Mutant("suspended-store-was-alone", "P13: the archive has the operations of all processes",
+           (archive("Writing/ArchiveWriter+Rounds.swift", "if cut.stay != stay {",
+                    "if !ON, cut.stay != stay {"),),
+           "LogTailTests.operationsOfAnotherProcessAreInAWholeCopy"),
     Mutant("interrupted-hold-counts-as-complete", "each shipped state is restored",
            (archive("Writing/ArchiveWriter+Rounds.swift", "isContinuous && retired.isComplete)",
                     "isContinuous && (ON || retired.isComplete))"),),

@@ -287,6 +287,10 @@ MUTANTS = [
            (archive(ROUNDS, "needsCopy = !isSame && !isPassed",
                     "needsCopy = !isSame && (ON || !isPassed)"),),
            "FollowerSyncTests.fullDiskAfterAFenceDoesNotStopTheFollower"),
+    Mutant("passed-commits-are-applied-again", "a follower goes on after a full disk",
+           (archive(ROUNDS, "if position <= reached { break }",
+                    "if position <= reached, !ON { break }"),),
+           "FollowerSyncTests.compactionAfterAFullDiskDoesNotEndTheFollower"),
     Mutant("cleaning-ends-the-follower", "a follower goes on after a cleaning",
            (archive("Following/Follower.swift",
                     "case .unavailable, .cancelled, .fenced, .stateUnavailable: "

@@ -117,6 +117,9 @@ extension Follower {
     _ range: ClosedRange<UInt64>, _ read: ReadCommits
   ) async throws(ArchiveError) -> Bool {
     var last: CommitHeader?
+    // Where the manifest of a state could not be written, the store has that state, and its commits
+    // are read again. A compaction may have removed their segments since.
+    let reached = await store.following?.position ?? 0
     for position in range {
       guard let header = read.headers[position] else {
         preconditionFailure("a commit is applied that was not read")
@@ -132,6 +135,7 @@ extension Follower {
       case .gap: return false
       case .tail:
         if needsCopy { continue }
+        if position <= reached { break }
         // These bytes may end within a record: the state before must be reached without them.
         if !header.endsAtCut, let state = last {
           try await advance(to: state)
@@ -140,7 +144,8 @@ extension Follower {
         guard try await receive(header, read.commits[position]) else { return false }
       case .beat, .close: if needsCopy { continue }
       }
-      if header.endsAtCut { last = header }
+      // The store cannot go back to a state before its own.
+      if header.endsAtCut, position >= reached { last = header }
     }
     if let last { try await advance(to: last) }
     return true

@@ -52,7 +52,7 @@ extension ArchiveWriter {
   /// Begins to upload the state that the archive has now.
   func beginUpload(_ cut: LogCut) {
     precondition(upload == nil, "another checkpoint is under way")
-    // An append that failed has used up a number, which no commit has.
+    // An append that failed may have used up a number since the last commit.
     precondition(cut.sequence >= shipped.sequence, "a checkpoint has the state of a commit")
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(

@@ -23,6 +23,9 @@ extension ArchiveWriter {
     try await finishUploadIfDone()
     let began = ContinuousClock.now
     let cut = try await durableCut()
+    // Another process may have written, and compacted, while the store was suspended.
+    if cut.stay != stay { isContinuous = false }
+    stay = cut.stay
     let (held, hasGap) = retired.take()
     // Remembered until a whole copy succeeds.
     if hasGap { (hasCopy, isContinuous) = (false, false) }
@@ -45,7 +48,7 @@ extension ArchiveWriter {
     }
     isContinuous = true
     // Also the numbers at the end that no operation has: an append that failed has used them up.
-    store.replicated(owner, through: cut.sequence)
+    store.replicated(owner, through: cut.usedSequence)
     wasUpToDate(began)
     guard considers, checkpointed.position < shipped.position else { return }
     // The objects that are there already decide what a checkpoint costs.
@@ -60,13 +63,15 @@ extension ArchiveWriter {
     }
   }
 
-  /// Returns the present state of the store, whose bytes are on the disk.
+  /// Returns the present state of the store. Its bytes are on the disk, and its last number too:
+  /// the store must not give a number that the archive has to another operation.
   private func durableCut() async throws(ArchiveError) -> LogCut {
     let cut = try await store.archivedState()
-    do throws(StoreError) { try await store.waitUntilDurable(cut) } catch {
+    do throws(StoreError) {
+      return try await store.durableState(of: cut, after: shipped.sequence)
+    } catch {
       throw ArchiveError(error)
     }
-    return cut
   }
 
   /// Ships the bytes between the archive's state and a cut, in as many commits as they need.
@@ -139,6 +144,7 @@ extension ArchiveWriter {
     try await ship(header, [], ArchivedState(header))
     knownKeyspaces = Set(cut.keyspaces)
     (hasCopy, isContinuous) = (true, true)
+    store.replicated(owner, through: cut.usedSequence)
     wasUpToDate(began)
     configuration.onEvent?(.gap(position: header.position))
     try await createCheckpoint(of: header, reference)

@@ -26,6 +26,8 @@ public actor ArchiveWriter {
   var hasCopy = false
   /// Whether ``retired`` has received each segment that was replaced since ``shipped``.
   var isContinuous = false
+  /// The stay of the store in its directory at the last cut; nil before the first one.
+  var stay: UInt64?
   /// The position and the nonce of the last commit, which may end between two cuts.
   var position: UInt64 = 0
   var previous = Nonce.zero

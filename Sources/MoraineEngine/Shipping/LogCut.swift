@@ -9,18 +9,23 @@ import Synchronization
 /// end is never written again, and the segments stay readable as long as the cut exists.
 package struct LogCut: Sendable {
   /// The manifest of a backup of this state, without its list of segments.
-  package let head: Manifest
+  package private(set) var head: Manifest
   /// The segments, in the manifest's order. All are listed as sealed. The segment that was active
   /// may have no footer; it ends where the log ended at that moment.
   package let segments: [SegmentBytes]
   /// The number of live keys, those included that have expired and were not deleted yet.
   package let count: Int
+  /// The last number that was used up, which may be after ``sequence``.
+  package let usedSequence: SequenceNumber
+  /// The number of the store's stay in its directory: another process may have written, and
+  /// compacted, between two stays.
+  package let stay: UInt64
   let directory: any StorageDirectory
   /// The last operation that the disk held when the cut was made.
   private let durableSequence: UInt64
   private let pipeline: CommitPipeline
 
-  /// The number of the last operation.
+  /// The number of the last operation, or a later one that an append which failed has used up.
   package var sequence: SequenceNumber { head.lastSequence }
 
   /// The manifest of a backup of this state, with its list of segments.
@@ -45,6 +50,17 @@ package struct LogCut: Sendable {
     return index < segments.count - 2 || !pipeline.hasPoison
   }
 
+  /// Returns this cut without the numbers after `number` that no operation has.
+  ///
+  /// - Complexity: O(segments).
+  func ending(at number: SequenceNumber) -> LogCut {
+    guard number < head.lastSequence else { return self }
+    let last = segments.reduce(number) { max($0, $1.entry.lastSequence) }
+    var cut = self
+    cut.head.lastSequence = min(head.lastSequence, last)
+    return cut
+  }
+
   /// - Complexity: O(segments). What the cut before has of a sealed segment that is mapped is used
   ///   again, so a segment takes 20 ns then, and 170 otherwise.
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
@@ -57,14 +73,14 @@ package struct LogCut: Sendable {
     (head.attachment, head.following) = (nil, nil)
     var segments: [SegmentBytes] = []
     segments.reserveCapacity(engine.log.table.order.count)
-    pipeline = engine.pipeline
+    (pipeline, stay) = (engine.pipeline, engine.pipeline.stay)
     durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
     for slot in engine.log.table.order {
       guard let bytes = try engine.lend(slot, pin) else { continue }
       segments.append(bytes)
     }
     assert(segments.allSatisfy(\.entry.isSealed), "a cut lists an open segment")
-    (self.head, self.segments) = (head, segments)
+    (self.head, self.segments, usedSequence) = (head, segments, head.lastSequence)
     count = engine.live.count
   }
 }

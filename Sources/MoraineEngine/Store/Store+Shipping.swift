@@ -46,6 +46,25 @@ extension Store {
     try await pipeline.run { () throws(StoreError) in }
   }
 
+  /// Waits as ``waitUntilDurable(_:)`` does, and returns the cut with a last number that the disk
+  /// holds too: that of an operation, or one that the manifest lists.
+  ///
+  /// An append that failed has used up a number that is in memory alone until the next manifest.
+  /// After a kill, another operation gets that number.
+  ///
+  /// - Parameter known: a number that the copy of the log has already.
+  /// - Throws: `.suspended`, `.closed`, `.poisoned`.
+  package func durableState(
+    of cut: LogCut, after known: SequenceNumber
+  ) async throws(StoreError) -> LogCut {
+    try checkUsable()
+    // Before the wait: the job that has renamed this manifest also syncs the name before the wait
+    // ends.
+    guard let listed = pipeline.knownManifest?.lastSequence else { throw Self.suspendedError }
+    try await waitUntilDurable(cut)
+    return cut.ending(at: max(listed, known))
+  }
+
   /// Lets a hold have what compaction replaces from now on. A store has one hold at a time.
   ///
   /// - Returns: the hold until now.

@@ -96,4 +96,39 @@ import Testing
     try await writer.detach()
     try await store.close()
   }
+
+  /// Regression: the disk was full when the manifest of a state was written, and a compaction then
+  /// removed segments of that state. The follower read their commits again, and ended.
+  @Test func compactionAfterAFullDiskDoesNotEndTheFollower() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let storage = FaultStorage(MemoryStorage())
+    let follower = try await bench.archive().follow(
+      in: "follower", on: storage, configuration: Self.configuration, polls: false)
+    try await follower.catchUp()
+    for number in 0..<200 { try await store.set([UInt8](0..<100), forKey: Key("\(number % 50)")) }
+    let sequence = try await writer.flush()
+    storage.setScript { event in
+      event.operation == .write && event.file == Manifest.temporaryFileName ? .fail(.noSpace) : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.storeError?.code == .noSpace)
+    storage.setScript(nil)
+    let report = try await follower.store.compact()
+    #expect(report.inputSegmentCount > 1, "segments of the new state were removed")
+    #expect(try await follower.catchUp() == sequence)
+    #expect(follower.freshness.failure == nil)
+    #expect(bench.events.rebases == 0, "no whole copy was read")
+    #expect(try await follower.store.contents() == store.contents())
+    try await store.set([2], forKey: "b")
+    try await writer.flush()
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == store.contents())
+    try await follower.close()
+    try await writer.detach()
+    try await store.close()
+  }
 }
