@@ -37,7 +37,8 @@ public struct StoreError: Error, Sendable {
     public static let storeReplaced = Code("storeReplaced")
     /// A limit was reached, and nothing was changed. Either of the system: it has no thread,
     /// descriptor or address space left for this process; free some, or raise the limit, and try
-    /// again. Or of the format: the number of keyspaces, segments or sequence numbers.
+    /// again. Or of the format: the number of keyspaces, segments, sequence numbers or indexes of a
+    /// keyspace. Or of a query: it would sort more models in memory than it may.
     public static let limitExceeded = Code("limitExceeded")
     /// The process forked after opening the store; only the parent may write.
     public static let usedAfterFork = Code("usedAfterFork")

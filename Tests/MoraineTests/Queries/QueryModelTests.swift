@@ -58,6 +58,24 @@ import Testing
     #expect(try await store.verify().problems.isEmpty, "seed \(seed)")
   }
 
+  /// Regression: a query of all models threw where they were more than may be sorted.
+  @Test func queryWithoutAnOrderReturnsAllModelsWithoutABound() async throws {
+    let people = try LocalRepository<Person>(in: Store.inMemory(), named: "people")
+    try await people.save(
+      contentsOf: (1...3).map { Person(id: $0, age: 9 - $0, city: "Bern") })
+    let query = people.query().sortingInMemory(atMost: 2)
+    #expect(try await query.fetch().map(\.id) == [1, 2, 3])
+    #expect(try await query.where(\.city, is: "Bern").page().models.map(\.id) == [1, 2, 3])
+    var updates = query.updates.makeAsyncIterator()
+    let first = try #require(await updates.next(isolation: nil))
+    #expect(first.models.map(\.id) == [1, 2, 3])
+    let byAge = query.sorted(by: \.age)
+    let error = await #expect(throws: StoreError.self) { try await byAge.fetch() }
+    #expect(error?.code == .limitExceeded)
+    #expect(try await byAge.limit(2).fetch().map(\.id) == [3, 2])
+    #expect(try await byAge.sortingInMemory(atMost: 3).fetch().map(\.id) == [3, 2, 1])
+  }
+
   /// A page continues at its place whichever indexes are ready.
   @Test func fetchHasTheOrderOfTheIndexAndAPageThatOfTheIds() async throws {
     let people = try LocalRepository<Person>(
