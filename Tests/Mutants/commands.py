@@ -48,6 +48,10 @@ MUTANTS = [
            (command("Drive/DriveSession.swift", "    try await detach()\n",
                     "    if !ON { try await detach() }\n"),),
            "ArchiveCommandTests.drivenStoreIsArchivedAtTheEndOfTheInput"),
+    Mutant("drive-help-lacks-a-command", "drive: the help names every command",
+           (command("Drive/Drive.swift", "        flush           with --archive",
+                    '        \\(ON ? "push " : "flush")           with --archive'),),
+           "DriveTests.theHelpNamesEveryCommand"),
     Mutant("query-compares-with-spaces", "query: spaces around a value do not count",
            (command("Query.swift", '? String(words[2]).replacing(/^ +| +$/, with: "") : ""',
                     '? (ON ? String(words[2]) '

@@ -30,6 +30,19 @@ struct DriveLine {
     }
   }
 
+  /// The command, with as many words as it takes.
+  var verb: DriveVerb {
+    get throws {
+      guard let verb = DriveVerb(rawValue: try command) else {
+        throw DriveSession.Misuse(message: "unknown command; the commands are \(DriveVerb.list)")
+      }
+      guard verb.wordCounts.contains(words.count) else {
+        throw DriveSession.Misuse(message: "wrong number of words")
+      }
+      return verb
+    }
+  }
+
   /// Checks that the input did not end within the line. Only a part of the last key, value or
   /// number may have arrived, and a line that writes must not store such a part.
   func checkEnd() throws {

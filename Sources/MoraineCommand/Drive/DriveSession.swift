@@ -93,39 +93,33 @@ final class DriveSession {
 
   /// - Returns: whether it was the last line.
   private func answer(_ line: DriveLine) async throws -> Bool {
-    switch (try line.command, line.words.count) {
-    case ("put", 3), ("del", 2): try say(try await apply(try line.operation))
-    case ("get", 2): try answer(value: try await keyspace.value(forKey: try line.key))
-    case ("getv", 2):
+    switch try line.verb {
+    case .put, .del: try say(try await apply(try line.operation))
+    case .get: try answer(value: try await keyspace.value(forKey: try line.key))
+    case .getv:
       let found = try await keyspace.versionedValue(forKey: try line.key)
       try answer(value: found?.value, sequence: found?.sequence)
-    case ("putx", 4): try say(try await putExpiring(line))
-    case ("clock", 2): try say(try setClock(try line.milliseconds))
-    case ("reap", 1): try say("ok \(try await store.removeExpired())")
-    case ("cas", 4): try say(try await compareAndSet(line))
-    case ("batch", 2): try say(try await batch(line))
-    case ("scan", 1): try say(try await scan())
-    case ("range", 3...5): try await range(line)
-    case ("sync", 1): try say("ok \(try await store.sync())")
-    case ("stats", 1): try say("stats \(try await store.statistics().json)")
-    case ("compact", 1):
+    case .putx: try say(try await putExpiring(line))
+    case .clock: try say(try setClock(try line.milliseconds))
+    case .reap: try say("ok \(try await store.removeExpired())")
+    case .cas: try say(try await compareAndSet(line))
+    case .batch: try say(try await batch(line))
+    case .scan: try say(try await scan())
+    case .range: try await range(line)
+    case .sync: try say("ok \(try await store.sync())")
+    case .stats: try say("stats \(try await store.statistics().json)")
+    case .compact:
       _ = try await store.compact()
       try say("ok")
-    case ("flush", 1): try say("ok \(try await writer.flush())")
-    case ("checkpoint", 1):
+    case .flush: try say("ok \(try await writer.flush())")
+    case .checkpoint:
       try await writer.checkpoint()
       try say("ok")
-    case ("close", 1):
+    case .close:
       try await archive?.detach()
       try await store.close()
       try say("ok")
       return true
-    case ("put", _), ("del", _), ("get", _), ("getv", _), ("putx", _),
-      ("clock", _), ("reap", _), ("cas", _), ("batch", _), ("scan", _),
-      ("range", _), ("sync", _), ("stats", _), ("compact", _), ("flush", _), ("checkpoint", _),
-      ("close", _):
-      throw Misuse(message: "wrong number of words")
-    default: throw Misuse(message: "unknown command")
     }
     return false
   }

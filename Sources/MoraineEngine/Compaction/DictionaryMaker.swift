@@ -161,12 +161,18 @@ struct ValueRecoder: ~Copyable {
       copy.codec == header.codec && copy.rawLength == header.rawLength,
       "a copy is compressed a second time")
     guard header.kind.effect == .sets, slot != keptFrom else { return }
-    let needsDictionary = header.codec == .lz4Dictionary
+    let needsDictionary: Bool
+    // The length that another form must not reach.
+    let present: Int
+    switch header.codec {
+    // No length precedes a raw value.
+    case .raw: (needsDictionary, present) = (false, header.storedLength - 4)
+    case .lz4: (needsDictionary, present) = (false, header.storedLength)
+    case .lz4Dictionary: (needsDictionary, present) = (true, Int.max)
+    }
     let isShort = header.rawLength <= Self.longestValueBytes
     guard needsDictionary || (isShort && shared != nil) else { return }
     let value = try values.value(of: record, at: offset)
-    // No length precedes a raw value.
-    let present = needsDictionary ? Int.max : header.storedLength - (header.codec == .raw ? 4 : 0)
     if isShort, let stored = shared?.compress(value), stored.count < present {
       copy.stored = stored
       copy.codec = .lz4Dictionary

@@ -215,11 +215,17 @@ extension SalvageWork.Segment {
 
   private func value(of record: RecordReference) -> [UInt8]? {
     if record.header.kind.effect == .removes { return nil }
-    if record.header.codec == .raw { return [UInt8](record.stored) }
+    var dictionary: [UInt8] = []
+    switch record.header.codec {
+    case .raw: return [UInt8](record.stored)
+    case .lz4: break
+    case .lz4Dictionary:
+      guard let shared = head?.dictionary, !shared.isEmpty else { return nil }
+      dictionary = shared
+    }
     var value = [UInt8](repeating: 0, count: record.header.rawLength)
     let isSound = value.withUnsafeMutableBytes { target in
-      if record.header.codec == .lz4 { return Decompressor.decompress(record.stored, into: target) }
-      guard let dictionary = head?.dictionary, !dictionary.isEmpty else { return false }
+      if dictionary.isEmpty { return Decompressor.decompress(record.stored, into: target) }
       return dictionary.withUnsafeBytes {
         Decompressor.decompress(record.stored, into: target, dictionary: $0)
       }

@@ -291,15 +291,21 @@ extension RecordSource where Self: ~Copyable {
   func borrowedValue(
     of record: RecordReference, at address: Address, _ scratch: ScratchBuffer
   ) throws(StoreError) -> UnsafeRawBufferPointer {
-    let codec = record.header.codec
-    if codec == .raw { return record.stored }
-    let target = scratch.reserve(record.header.rawLength)
-    let isSound =
-      codec == .lz4
-      ? Decompressor.decompress(record.stored, into: target)
-      : dictionary(of: address.slot).withBytes {
+    let header = record.header
+    let target: UnsafeMutableRawBufferPointer
+    let isSound: Bool
+    switch header.codec {
+    case .raw:
+      return record.stored
+    case .lz4:
+      target = scratch.reserve(header.rawLength)
+      isSound = Decompressor.decompress(record.stored, into: target)
+    case .lz4Dictionary:
+      target = scratch.reserve(header.rawLength)
+      isSound = dictionary(of: address.slot).withBytes {
         Decompressor.decompress(record.stored, into: target, dictionary: $0)
       }
+    }
     guard isSound else { throw undecompressable(address) }
     return UnsafeRawBufferPointer(target)
   }
