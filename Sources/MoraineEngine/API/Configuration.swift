@@ -18,8 +18,8 @@ extension Store {
     public var durability: Durability = .interval(.seconds(1))
     /// The size at which a segment is sealed and the next one begins, in bytes: 256 to 1 GiB. A
     /// record that is larger gets a segment of its own. Segments are smaller while the store is
-    /// small (a sixteenth of the live bytes, but at least 8 MiB) or while its disk is nearly full.
-    /// Default: 64 MiB.
+    /// small (a sixteenth of the live bytes, but at least 8 MiB), while its disk is nearly full,
+    /// and where a compaction or an index checkpoint ends one early. Default: 64 MiB.
     public var segmentSizeBytes = 64 << 20
     /// The way the store reads and writes segment files. Default: mapped.
     public var ioMode: IOMode = .mapped
