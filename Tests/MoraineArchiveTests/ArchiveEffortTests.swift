@@ -132,6 +132,64 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a used-up number counted as archived. The manifest of a suspension could not be
+  /// written, so an operation got the number, and counted as archived before it was.
+  @Test func usedUpNumberCountsAsArchivedInOneStayOnly() async throws {
+    let bench = ArchiveBench()
+    let storage = FaultStorage(bench.storage)
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await useUpANumber(store, storage)
+    try await writer.flush()
+    let used = store.replicatedSequence
+    #expect(try await store.lastSequence() == used)
+    storage.setScript { event in event.operation == .write ? .fail(.noSpace) : nil }
+    await #expect(throws: StoreError.self) { try await store.suspend() }
+    storage.setScript(nil)
+    try await store.resume()
+    bench.objects.setScript { _ in .refused(.unavailable) }
+    let error = await #expect(throws: StoreError.self) {
+      try await store.set([3], forKey: "c", durability: .replicated)
+    }
+    #expect(error?.code == .archiveUnavailable)
+    #expect(try await store.lastSequence() <= used, "the operation has a number that was used up")
+    bench.objects.setScript(nil)
+    try await writer.flush()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
+
+  /// A manifest whose name was not synced may be lost, and the number that it lists with it.
+  @Test func numberOfAManifestThatMayBeLostIsNotArchived() async throws {
+    let bench = ArchiveBench()
+    let storage = FaultStorage(bench.storage)
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    for number in 0..<60 as Range<UInt8> { try await store.set([number], forKey: "a") }
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "c", durability: .sync)
+    let last = try await store.lastSequence()
+    try await useUpANumber(store, storage)
+    let hasRenamed = Mutex(false)
+    storage.setScript { event in
+      if event.operation == .rename, event.file == Manifest.temporaryFileName {
+        hasRenamed.withLock { $0 = true }
+      }
+      let fails = event.operation == .synchronizeDirectory && hasRenamed.withLock { $0 }
+      return fails ? .fail(.ioError) : nil
+    }
+    await #expect(throws: StoreError.self) { try await store.compact() }
+    #expect(hasRenamed.withLock { $0 })
+    storage.setScript(nil)
+    #expect(try await store.lastSequence() > last)
+    do throws(ArchiveError) { try await writer.flush() } catch {
+      // A poisoned store need not be archived.
+    }
+    #expect(writer.status.archivedSequence <= last)
+    await writer.abandon()
+  }
+
   /// A store that is restored from the archive gives the number to another operation, which may be
   /// a delete of a record in a segment that compaction has written.
   @Test func headerOfACompactedSegmentCountsNoNumberOfAFailedAppend() async throws {

@@ -135,7 +135,10 @@ extension Follower {
       case .gap: return false
       case .tail:
         if needsCopy { continue }
-        if position <= reached { break }
+        if position <= reached {
+          next.assumedPosition = reached
+          break
+        }
         // These bytes may end within a record: the state before must be reached without them.
         if !header.endsAtCut, let state = last {
           try await advance(to: state)
@@ -203,7 +206,7 @@ extension Follower {
       (Manifest.Keyspace(id: $0.id, index: $0.isOrdered ? 1 : 0, name: $0.name), $0.isOrdered)
     }
     state.epochs = next.lives
-    state.receivedCount = next.receivedCount
+    (state.receivedCount, state.assumedPosition) = (next.receivedCount, next.assumedPosition)
     do throws(StoreError) { try await store.advance(to: state) } catch {
       guard error.code == .corrupted else { throw ArchiveError(error) }
       throw ArchiveError(

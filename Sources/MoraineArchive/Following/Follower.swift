@@ -59,6 +59,8 @@ public actor Follower {
     var lives: [Manifest.Epoch] = []
     /// Number of times that the store has received bytes.
     var receivedCount = 0
+    /// The position of the state up to which the store has bytes that were not received again.
+    var assumedPosition: UInt64 = 0
   }
 
   private init(

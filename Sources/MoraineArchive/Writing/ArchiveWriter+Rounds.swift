@@ -47,8 +47,7 @@ extension ArchiveWriter {
       if !tail.parts.isEmpty { try await ship(tail, cut) }
     }
     isContinuous = true
-    // Also the numbers at the end that no operation has: an append that failed has used them up.
-    store.replicated(owner, through: cut.usedSequence)
+    store.replicated(owner, through: cut)
     wasUpToDate(began)
     guard considers, checkpointed.position < shipped.position else { return }
     // The objects that are there already decide what a checkpoint costs.
@@ -144,7 +143,7 @@ extension ArchiveWriter {
     try await ship(header, [], ArchivedState(header))
     knownKeyspaces = Set(cut.keyspaces)
     (hasCopy, isContinuous) = (true, true)
-    store.replicated(owner, through: cut.usedSequence)
+    store.replicated(owner, through: cut)
     wasUpToDate(began)
     configuration.onEvent?(.gap(position: header.position))
     try await createCheckpoint(of: header, reference)

@@ -20,7 +20,12 @@ final class Replication: Sendable {
 
   private struct State {
     /// The last operation that the archive has.
+    var archived: UInt64 = 0
+    /// The same, or a later number that a failed append has used up: in this stay in the directory,
+    /// no operation gets it.
     var sequence: UInt64 = 0
+    /// The number of the stay; see ``CommitPipeline/stay``.
+    var stay: UInt64 = 0
     var waiters: [Waiter] = []
     /// The number of the last round of shipping that has begun.
     var round: UInt64 = 0
@@ -42,7 +47,8 @@ final class Replication: Sendable {
   /// Begins with the writer of an archive.
   func attach(_ owner: ReplicationOwner, _ wake: @escaping @Sendable () -> Void) {
     state.withLock { state in
-      (state.owner, state.wake, state.failure, state.sequence) = (owner, wake, nil, 0)
+      (state.owner, state.wake, state.failure) = (owner, wake, nil)
+      (state.archived, state.sequence) = (0, 0)
     }
   }
 
@@ -53,12 +59,25 @@ final class Replication: Sendable {
     }
   }
 
+  /// Records that the store has its directory again. A number that only the memory had may now be
+  /// that of another operation.
+  func beginStay(_ number: UInt64) {
+    state.withLock { state in (state.stay, state.sequence) = (number, state.archived) }
+  }
+
   /// Records that the archive has all operations up to a number.
-  func acknowledge(_ owner: ReplicationOwner, through sequence: UInt64) {
+  ///
+  /// - Parameters:
+  ///   - used: the last number that was used up. No operation has those after `sequence`.
+  ///   - stay: the stay in which that was so.
+  func acknowledge(
+    _ owner: ReplicationOwner, through sequence: UInt64, used: UInt64 = 0, stay: UInt64 = 0
+  ) {
     let ready = state.withLock { state -> [Waiter] in
       guard state.owner === owner else { return [] }
       state.failure = nil
-      state.sequence = max(state.sequence, sequence)
+      state.archived = max(state.archived, sequence)
+      state.sequence = max(state.sequence, sequence, stay == state.stay ? used : 0)
       let ready = state.waiters.filter { $0.sequence <= state.sequence }
       if !ready.isEmpty { state.waiters.removeAll { $0.sequence <= state.sequence } }
       return ready

@@ -16,6 +16,8 @@ package struct FollowedState: Sendable {
   package var epochs: [Manifest.Epoch] = []
   /// Number of calls of ``Store/receive(_:)`` since the state before.
   package var receivedCount = 0
+  /// The position of a state that the store must have: commits up to it were not received again.
+  package var assumedPosition: UInt64 = 0
 
   package init(
     _ following: Manifest.Following, lastSequence: SequenceNumber, digest: StateDigest,
@@ -100,9 +102,10 @@ extension Store {
     await writing.manifestGate.acquire()
     defer { writing.manifestGate.release() }
     try checkUsable()
-    guard receivedCount == state.receivedCount else {
+    let position = engine?.log.manifest.following?.position ?? 0
+    guard receivedCount == state.receivedCount, position >= state.assumedPosition else {
       throw StoreError(
-        .suspended, "the store was suspended after it had received bytes; receive them again")
+        .suspended, "the store was suspended since it had these bytes; receive them again")
     }
     let received = incoming
     (incoming, receivedCount) = ([], 0)

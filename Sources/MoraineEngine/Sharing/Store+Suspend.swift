@@ -109,6 +109,7 @@ extension Store {
       throw error
     }
     engine = box.take()
+    pipeline.replication.beginStay(pipeline.stay)
     guard engine != nil else {
       throw StoreError(
         .notAStore, "the store was removed while it was suspended", file: opener.path.string)

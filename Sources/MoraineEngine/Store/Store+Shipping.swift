@@ -58,11 +58,13 @@ extension Store {
     of cut: LogCut, after known: SequenceNumber
   ) async throws(StoreError) -> LogCut {
     try checkUsable()
+    // Another process may have given the numbers that only the memory had to its operations.
+    guard cut.stay == pipeline.stay else { throw Self.suspendedError }
     // Before the wait: the job that has renamed this manifest also syncs the name before the wait
-    // ends.
+    // ends. Where that fails, the store is poisoned.
     guard let listed = pipeline.knownManifest?.lastSequence else { throw Self.suspendedError }
     try await waitUntilDurable(cut)
-    return cut.ending(at: max(listed, known))
+    return cut.ending(at: pipeline.hasPoison ? known : max(listed, known))
   }
 
   /// Lets a hold have what compaction replaces from now on. A store has one hold at a time.
@@ -108,6 +110,13 @@ extension Store {
     _ owner: ReplicationOwner, through sequence: SequenceNumber
   ) {
     pipeline.replication.acknowledge(owner, through: sequence.rawValue)
+  }
+
+  /// Records that the copy has all operations of a cut. A wait for a number that a failed append
+  /// has used up ends too.
+  package nonisolated func replicated(_ owner: ReplicationOwner, through cut: LogCut) {
+    pipeline.replication.acknowledge(
+      owner, through: cut.sequence.rawValue, used: cut.usedSequence.rawValue, stay: cut.stay)
   }
 
   /// Gives an error to the operations that wait for the copy.
