@@ -194,7 +194,7 @@ extension ModelQuery {
   /// Returns the query with a bound on the models that are sorted in memory, where no index has the
   /// order, or not of all texts; otherwise the bound is a million. A query with more models throws
   /// `.limitExceeded`. A query with a limit needs memory for its limit only. A query without an
-  /// order and without a limit has no bound: its result has all models.
+  /// order has no bound: it sorts nothing but its result.
   public func sortingInMemory(atMost count: Int) -> ModelQuery {
     var query = self
     query.sortedLimit = count

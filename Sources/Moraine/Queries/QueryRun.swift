@@ -152,10 +152,11 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
   /// Returns the most models that are sorted in memory. Pages and observed queries ask for some
   /// models more than the limit of the query: where the limit is allowed, so are these.
   private func sortedLimit(for limit: Int?) -> Int {
-    // A program that asks for all models, and for no order, gets all of them: a bound would save
-    // no memory.
-    guard let limit else { return query.sorting.isEmpty ? .max : query.sortedLimit }
-    guard let own = query.limit, own <= query.sortedLimit else { return query.sortedLimit }
+    // Without an order nothing is sorted but the result itself, which has all these models.
+    if query.sorting.isEmpty { return .max }
+    guard let limit, let own = query.limit, own <= query.sortedLimit else {
+      return query.sortedLimit
+    }
     return max(query.sortedLimit, limit)
   }
 

@@ -66,6 +66,8 @@ import Testing
     let query = people.query().sortingInMemory(atMost: 2)
     #expect(try await query.fetch().map(\.id) == [1, 2, 3])
     #expect(try await query.where(\.city, is: "Bern").page().models.map(\.id) == [1, 2, 3])
+    #expect(try await query.limit(3).fetch().map(\.id) == [1, 2, 3])
+    #expect(try await query.limit(.max).page().models.map(\.id) == [1, 2, 3])
     var updates = query.updates.makeAsyncIterator()
     let first = try #require(await updates.next(isolation: nil))
     #expect(first.models.map(\.id) == [1, 2, 3])
