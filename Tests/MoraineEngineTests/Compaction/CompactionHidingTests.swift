@@ -53,17 +53,17 @@ import Testing
     try await fill(store)
     let gate = Gate()
     let input = try #require(await store.firstSegmentName)
-    let hasHung = Mutex(false)
+    let openings = Mutex(0)
     let atRemoval = Mutex<DiskImage?>(nil)
-    // The compaction opens its input after it has begun, and before it looks for live records. An
-    // index checkpoint may sync the log after the compaction has removed its input.
+    // The compaction opens its input first to look for a dictionary, and then to copy it, before it
+    // looks for live records. An index checkpoint may sync the log after the input is removed.
     storage.setScript { event in
       guard event.file == input else { return nil }
       if event.operation == .remove { atRemoval.withLock { $0 = disk.image(.nothing) } }
       guard event.operation == .openFile else { return nil }
-      return hasHung.withLock { hasHung in
-        defer { hasHung = true }
-        return hasHung ? nil : .hang(gate)
+      return openings.withLock { openings in
+        openings += 1
+        return openings == 2 ? .hang(gate) : nil
       }
     }
     let compaction = Task { try await store.compact(segments: 0..<1) }
