@@ -4,7 +4,7 @@ import MoraineStorage
 // What a copy of the log elsewhere needs from the store. No write waits for it.
 extension Store {
   /// Returns the present state of the store; nil when nothing was ever written to it. The bytes of
-  /// the cut need not be durable yet: see ``waitUntilDurable(_:)``. But the manifest on the disk
+  /// the cut need not be durable yet: see ``durableState(of:after:)``. But the manifest on the disk
   /// lists its segments: after a power failure, no other segments get their numbers.
   ///
   /// The caller must not hold the manifest's gate.
@@ -37,17 +37,8 @@ extension Store {
     try await beginStore()
   }
 
-  /// Waits until the disk holds all bytes of a cut that was taken before.
-  package func waitUntilDurable(_ cut: LogCut) async throws(StoreError) {
-    // Not for the number of the cut: an append that failed has used up a number, which never
-    // becomes durable.
-    try await pipeline.waitUntilAllDurable()
-    // The footer of a full segment becomes durable with the job that seals it, without a number.
-    try await pipeline.run { () throws(StoreError) in }
-  }
-
-  /// Waits as ``waitUntilDurable(_:)`` does, and returns the cut with a last number that the disk
-  /// holds too: that of an operation, or one that the manifest lists.
+  /// Waits until the disk holds all bytes of a cut that was taken before, and returns the cut with
+  /// a last number that the disk holds too: that of an operation, or one that the manifest lists.
   ///
   /// An append that failed has used up a number that is in memory alone until the next manifest.
   /// After a kill, another operation gets that number.
@@ -63,7 +54,10 @@ extension Store {
     // Before the wait: the job that has renamed this manifest also syncs the name before the wait
     // ends. Where that fails, the store is poisoned.
     guard let listed = pipeline.knownManifest?.lastSequence else { throw Self.suspendedError }
-    try await waitUntilDurable(cut)
+    // Not for the number of the cut: one that a failed append has used up never becomes durable.
+    try await pipeline.waitUntilAllDurable()
+    // The footer of a full segment becomes durable with the job that seals it, without a number.
+    try await pipeline.run { () throws(StoreError) in }
     return cut.ending(at: pipeline.hasPoison ? known : max(listed, known))
   }
 

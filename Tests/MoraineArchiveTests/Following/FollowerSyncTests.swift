@@ -16,19 +16,27 @@ import Testing
     return configuration
   }
 
+  /// Returns a store with one entry, its writer, and a follower that has the entry.
+  private func followed(
+    _ bench: ArchiveBench, on storage: FaultStorage
+  ) async throws -> (Store, ArchiveWriter, Follower) {
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.archive().follow(
+      in: "follower", on: storage, configuration: Self.configuration, polls: false)
+    try await follower.catchUp()
+    return (store, writer, follower)
+  }
+
   /// Regression: after a sync that the full disk had refused, the same bytes were written again in
   /// the same place, and synced again. That sync may succeed although the disk does not hold them.
   @Test(arguments: [StorageEvent.Operation.synchronizeFull, .synchronizeDirectory])
   func failedSyncEndsTheFollower(operation: StorageEvent.Operation) async throws {
     let bench = ArchiveBench()
-    let store = try bench.store()
-    try await store.set([1], forKey: "a")
-    let writer = try await bench.attach(store)
-    try await writer.flush()
     let storage = FaultStorage(MemoryStorage())
-    let follower = try await bench.archive().follow(
-      in: "follower", on: storage, configuration: Self.configuration, polls: false)
-    try await follower.catchUp()
+    let (store, writer, follower) = try await followed(bench, on: storage)
     let before = follower.store
     let state = try await before.contents()
     for number in 0..<100 { try await store.set([UInt8](0..<100), forKey: Key("\(number)")) }
@@ -101,14 +109,8 @@ import Testing
   /// removed segments of that state. The follower read their commits again, and ended.
   @Test func compactionAfterAFullDiskDoesNotEndTheFollower() async throws {
     let bench = ArchiveBench()
-    let store = try bench.store()
-    try await store.set([1], forKey: "a")
-    let writer = try await bench.attach(store)
-    try await writer.flush()
     let storage = FaultStorage(MemoryStorage())
-    let follower = try await bench.archive().follow(
-      in: "follower", on: storage, configuration: Self.configuration, polls: false)
-    try await follower.catchUp()
+    let (store, writer, follower) = try await followed(bench, on: storage)
     for number in 0..<200 { try await store.set([UInt8](0..<100), forKey: Key("\(number % 50)")) }
     let sequence = try await writer.flush()
     storage.setScript { event in
