@@ -132,6 +132,38 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a cut ended with the sync mark of an append that failed. No sync covers the mark,
+  /// so a power failure left the archive with more of the log than the store.
+  @Test func cutEndsWithTheLastOperation() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    try await store.set([1], forKey: "a")
+    try await store.sync()
+    let before = try #require(try await store.logCut()?.segments.last)
+    let writes = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == .write else { return nil }
+      let number = writes.withLock { writes in
+        writes += 1
+        return writes
+      }
+      return number > 1 ? .fail(.noSpace) : nil
+    }
+    await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
+    storage.setScript(nil)
+    #expect(writes.withLock { $0 } >= 2, "the mark, and the operation")
+    let file = try #require(
+      try storage.openDirectory("store")?.openFile(before.identity.number.fileName, .read))
+    #expect(try file.lengthBytes() > UInt64(before.lengthBytes), "the mark is in the file")
+    let cut = try #require(try await store.logCut())
+    #expect(cut.segments.last?.lengthBytes == before.lengthBytes)
+    try await store.set([3], forKey: "c")
+    let later = try #require(try await store.logCut()?.segments.last)
+    #expect(later.lengthBytes > before.lengthBytes)
+    try later.verify(from: before.lengthBytes, to: later.lengthBytes)
+    try await store.close()
+  }
+
   /// Regression: a used-up number counted as archived. The manifest of a suspension could not be
   /// written, so an operation got the number, and counted as archived before it was.
   @Test func usedUpNumberCountsAsArchivedInOneStayOnly() async throws {

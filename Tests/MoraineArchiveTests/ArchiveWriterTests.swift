@@ -450,21 +450,3 @@ import Testing
     try await store.close()
   }
 }
-
-extension MemoryStorage {
-  /// Copies the files of a directory, as an image of a disk does.
-  func copyDirectory(_ source: FilePath, to target: FilePath) throws {
-    try createDirectory(target)
-    let from = try #require(try openDirectory(source))
-    let to = try #require(try openDirectory(target))
-    for entry in try from.entries() {
-      let file = try #require(try from.openFile(entry.name, .read))
-      let buffer = UnsafeMutableRawBufferPointer.allocate(
-        byteCount: Int(try file.lengthBytes()), alignment: 16)
-      defer { buffer.deallocate() }
-      let count = try file.read(into: buffer, at: 0)
-      let copy = try to.createFile(entry.name)
-      try copy.write(UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: 0)
-    }
-  }
-}

@@ -72,4 +72,38 @@ import Testing
     try await writer.detach()
     try await store.close()
   }
+
+  /// Regression: a store without mappings was suspended while a checkpoint was uploaded. The opening
+  /// removed files of the checkpoint's state, and the writer ended with `.corrupted`.
+  @Test func suspensionDuringACheckpointDoesNotEndTheWriter() async throws {
+    var random = SeededGenerator(seed: 2)
+    let bench = ArchiveBench()
+    let store = try bench.store("store", .positional)
+    try await store.set([1], forKey: "first")
+    let writer = try await bench.attach(store)
+    while try await store.statistics().segmentCount < 4 {
+      try await store.change(20, using: &random)
+    }
+    let gate = RequestGate()
+    let data = try ArchiveNames(root: ArchiveBench.root).dataObjects.text
+    bench.objects.setScript { request in
+      request.verb == .put && request.object.text.hasPrefix(data) ? .hang(gate) : nil
+    }
+    let checkpoint = Task { try await writer.checkpoint() }
+    await gate.arrival()
+    bench.objects.setScript(nil)
+    let report = try await store.compact()
+    #expect(report.inputSegmentCount > 1, "files of the state are replaced")
+    try await store.suspend()
+    try await store.resume()
+    gate.open()
+    let error = await #expect(throws: ArchiveError.self) { try await checkpoint.value }
+    #expect(error?.storeError?.code == .suspended)
+    #expect(writer.status.failure == nil)
+    try await store.change(20, using: &random)
+    try await writer.checkpoint()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
 }

@@ -18,6 +18,10 @@ MUTANTS = [
                    "renames nothing.\n"
                    "      if !ON { try target.remove(FileName.temporarySegment) }\n"),),
            "BackupTests.repeatedBackupLeavesNoSecondName"),
+    Mutant("backup-lists-a-number-in-memory", "a backup continues the one before",
+           (engine("Backup/Store+Backup.swift", "{ cut.ending(at: $0.lastSequence) } ?? cut",
+                   "{ ON ? cut : cut.ending(at: $0.lastSequence) } ?? cut"),),
+           "BackupIdentityTests.numberOfAFailedAppendDoesNotRefuseTheNextBackup"),
     Mutant("backup-shares-a-lost-footer", "a failed seal, and a backup that returned",
            (engine("Shipping/LogCut.swift", "return index < segments.count - 2 || ",
                    "return ON || index < segments.count - 2 || "),),

@@ -40,6 +40,8 @@ public struct ArchiveConfiguration: Sendable {
   package var stallLimit: Duration = .seconds(3600)
   /// The bytes that a restore reads in about the time of the request for one more commit.
   package var commitCostBytes = 64 << 10
+  /// The most bytes of commits that a follower keeps until they are applied.
+  package var keptCommitBytes = 16 << 20
   /// The time that decides when a checkpoint is due.
   package var now: @Sendable () -> ContinuousClock.Instant = { .now }
   /// The time of day for labels: milliseconds since 1970, UTC.

@@ -6,8 +6,6 @@ extension Follower {
   /// The most commits that are applied together. A follower that is further from the next
   /// checkpoint begins again from a whole copy.
   private static let commitLimit: UInt64 = 4096
-  /// The most bytes of commits that are kept until they are applied.
-  private static let keptBytes = 16 << 20
   /// Number of polls without news after which one asks for a newer checkpoint too.
   static let pollsPerCheckpoint = 16
   private static let promotionAttempts = 5
@@ -98,7 +96,7 @@ extension Follower {
     guard case .readCommit(let position) = request else {
       return try await objects.answer(request)
     }
-    if read.byteCount > Self.keptBytes {
+    if read.byteCount > configuration.keptCommitBytes {
       guard let header = try await objects.header(position) else { return .absent }
       read.headers[position] = header
       return .commit(header.summary)

@@ -228,6 +228,10 @@ extension StoreError {
     }
   }
 
+  static var ofSuspendedStore: StoreError {
+    StoreError(.suspended, "the store is suspended; resume it first")
+  }
+
   static func corrupted(_ what: String, _ file: String, at offset: Int) -> StoreError {
     StoreError(
       .corrupted, "\(what); restore the store from a backup", file: file, offset: UInt64(offset))

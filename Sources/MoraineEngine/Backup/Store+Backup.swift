@@ -64,8 +64,13 @@ extension Store {
     }
   }
 
+  /// Returns the state to copy. Its last number is on the disk too: after a kill, another operation
+  /// gets a number that a failed append has used up in memory alone, and the backup would look like
+  /// one of a later state.
   private func backupSource() async throws(StoreError) -> LogCut {
-    if let cut = try await logCut() { return cut }
+    if let cut = try await logCut() {
+      return pipeline.knownManifest.map { cut.ending(at: $0.lastSequence) } ?? cut
+    }
     throw StoreError(
       .notAStore, "nothing was written to this store yet; there is nothing to back up",
       file: opener.path.string)

@@ -315,6 +315,10 @@ extension CommitPipeline {
   /// Relaxed: the lock of the jobs orders it. See ``endStay()``.
   var stay: UInt64 { stays.load(ordering: .relaxed) }
 
+  /// Returns whether the store is still in the directory as it was in a stay. Unlike a job, a read
+  /// of a file holds no lock that the end of a stay waits for.
+  func isIn(_ stay: UInt64) -> Bool { stays.load(ordering: .sequentiallyConsistent) == stay }
+
   /// Ends the stay. The caller then runs an empty job before it releases the directory: jobs that
   /// were added before that job have ended then, and jobs that are added later see another stay.
   func endStay() { stays.add(1, ordering: .relaxed) }

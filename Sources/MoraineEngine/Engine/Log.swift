@@ -276,6 +276,18 @@ extension Log {
     pipeline.publish(sequence: lastSequence, offset: end)
   }
 
+  /// Returns the end of the last operation in an open segment. A sync mark may follow it whose
+  /// operation could not be appended: no sync covers that mark before the next operation.
+  func publishedEnd(of slot: Int) -> Int {
+    let end = table[slot].end
+    // What other processes append is not published here.
+    guard link == nil, active?.slot == slot else { return end }
+    // Relaxed: the caller is the writer, which is the only one to store it.
+    let published = pipeline.appendedOffset.load(ordering: .relaxed)
+    assert(published <= UInt64(end), "an operation ends after the log")
+    return Int(truncatingIfNeeded: published)
+  }
+
   /// Counts a record that was appended, in the figures of its segment.
   @inline(__always)
   func countRecord(

@@ -13,7 +13,15 @@ package struct SegmentIdentity: Hashable, Sendable {
   }
 }
 
-/// The first bytes of a segment. They stay readable when compaction removes the file.
+/// A pin on the files of a store.
+protocol FilePin: Sendable {
+  /// Throws if the pin keeps the files no longer. When it returns, what was read from the files
+  /// before is the store's.
+  func check() throws(StoreError)
+}
+
+/// The first bytes of a segment. They stay readable when compaction removes the file; where the
+/// file is neither mapped nor open, until the store leaves its directory.
 ///
 /// Thread safety: the bytes are never written again. A mapping and an open file serve all threads.
 package final class SegmentBytes: Sendable {
@@ -25,14 +33,14 @@ package final class SegmentBytes: Sendable {
   private let file: (any StorageFile)?
   private let directory: any StorageDirectory
   /// Keeps the file on the disk, where it is neither mapped nor open.
-  private let pin: (any Sendable)?
+  private let pin: (any FilePin)?
   private let seed: Checksum
   private let firstOffset: Int
 
   /// - Parameter pin: keeps the file; nil for a segment that is mapped or whose file is open.
   init(
     _ entry: Manifest.Segment, _ info: SegmentInfo, _ view: SegmentView,
-    _ directory: any StorageDirectory, file: (any StorageFile)? = nil, pin: (any Sendable)?
+    _ directory: any StorageDirectory, file: (any StorageFile)? = nil, pin: (any FilePin)?
   ) {
     assert(info.mapping != nil || file != nil || pin != nil, "nothing keeps a segment's bytes")
     identity = SegmentIdentity(number: info.number, epoch: info.epoch, salt: info.salt)
@@ -48,23 +56,44 @@ package final class SegmentBytes: Sendable {
 
   /// Calls the body with bytes of the segment.
   ///
-  /// - Throws: `.corrupted` when the file ends earlier; `.io`; the errors of the body.
+  /// - Throws: `.corrupted` when the file ends earlier; `.io`; `.suspended` when the store has left
+  ///   its directory, and with it the file; the errors of the body.
   package func withBytes<Result>(
     _ range: Range<Int>, _ body: (UnsafeRawBufferPointer) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     precondition(range.upperBound <= lengthBytes, "bytes lie after the end of their segment")
-    let source = try source()
-    let start = try source.bytes(at: range.lowerBound, count: range.count)
-    defer { withExtendedLifetime(source) {} }
+    let (opened, start) = try inStay { () throws(StoreError) in
+      let opened = try source()
+      return (opened, try opened.bytes(at: range.lowerBound, count: range.count))
+    }
+    defer { withExtendedLifetime(opened) {} }
     return try body(UnsafeRawBufferPointer(start: start, count: range.count))
+  }
+
+  /// Runs a read of the file, and checks afterwards that the file is still the store's.
+  private func inStay<Result>(
+    _ read: () throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let result: Result
+    do throws(StoreError) { result = try read() } catch {
+      try pin?.check()
+      throw error
+    }
+    try pin?.check()
+    return result
   }
 
   /// Checks each record between two places: the first is the end of a record or 0, for the header.
   ///
   /// - Throws: `.corrupted`, with the offset, when the bytes are not those that were appended, or
-  ///   when the second place is not the end of a record; `.io`.
+  ///   when the second place is not the end of a record; `.io`; `.suspended` as for
+  ///   ``withBytes(_:_:)``.
   /// - Complexity: O(bytes).
   package func verify(from start: Int, to end: Int) throws(StoreError) {
+    try inStay { () throws(StoreError) in try verifyRecords(from: start, to: end) }
+  }
+
+  private func verifyRecords(from start: Int, to end: Int) throws(StoreError) {
     let name = entry.number.fileName
     let source = try source(length: end)
     if start < firstOffset {

@@ -17,7 +17,7 @@ extension Store {
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
-    if writing.stopQueues(Self.suspendedError) { await writing.applyQueues() }
+    if writing.stopQueues(.ofSuspendedStore) { await writing.applyQueues() }
     guard !isClosed else { return }
     lifecycle.suspend()
     compaction.reaping.cancel()

@@ -31,7 +31,7 @@ extension Store {
     guard hasWriter, engine?.log.link === link, !peers.refusesTakeovers else {
       link.freeWriter()
       try checkUsable()
-      throw Self.suspendedError
+      throw .ofSuspendedStore
     }
     peers.beginTakeover()
     do throws(StoreError) {

@@ -6,7 +6,8 @@ import Synchronization
 /// that place, and the digest of what was live.
 ///
 /// A cut needs no snapshot of the index, because nothing but the log is copied. The log before its
-/// end is never written again, and the segments stay readable as long as the cut exists.
+/// end is never written again, and the segments stay readable as long as the cut exists. Where the
+/// store maps no files, they stay readable until it leaves its directory.
 package struct LogCut: Sendable {
   /// The manifest of a backup of this state, without its list of segments.
   package private(set) var head: Manifest
@@ -65,7 +66,8 @@ package struct LogCut: Sendable {
   ///   again, so a segment takes 20 ns then, and 170 otherwise.
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
     directory = engine.directory
-    let pin = SnapshotFilePin(live)
+    let files = FilesOfStay(
+      snapshot: SnapshotFilePin(live), pipeline: engine.pipeline, stay: engine.pipeline.stay)
     var head = engine.log.nextManifestWithoutSegments()
     (head.watermarkSegment, head.watermarkOffset) = (0, 0)
     head.digest = engine.live.digest
@@ -73,15 +75,28 @@ package struct LogCut: Sendable {
     (head.attachment, head.following) = (nil, nil)
     var segments: [SegmentBytes] = []
     segments.reserveCapacity(engine.log.table.order.count)
-    (pipeline, stay) = (engine.pipeline, engine.pipeline.stay)
+    (pipeline, stay) = (files.pipeline, files.stay)
     durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
     for slot in engine.log.table.order {
-      guard let bytes = try engine.lend(slot, pin) else { continue }
+      guard let bytes = try engine.lend(slot, files) else { continue }
       segments.append(bytes)
     }
     assert(segments.allSatisfy(\.entry.isSealed), "a cut lists an open segment")
     (self.head, self.segments, usedSequence) = (head, segments, head.lastSequence)
     count = engine.live.count
+  }
+}
+
+/// The files of a store during one stay in its directory: compaction keeps them. After the stay
+/// another process may remove them, or write other files with their names.
+private struct FilesOfStay: FilePin {
+  let snapshot: SnapshotFilePin
+  let pipeline: CommitPipeline
+  let stay: UInt64
+
+  /// A store ends its stay before it releases the directory.
+  func check() throws(StoreError) {
+    guard pipeline.isIn(stay) else { throw .ofSuspendedStore }
   }
 }
 
@@ -99,12 +114,13 @@ extension SegmentTable {
 extension EngineState {
   /// Returns the bytes of a segment at the present moment; nil for an open one without records.
   fileprivate mutating func lend(
-    _ slot: Int, _ pin: SnapshotFilePin
+    _ slot: Int, _ files: FilesOfStay
   ) throws(StoreError) -> SegmentBytes? {
     if let lent = log.table.lentBytes(of: slot) { return lent }
     guard let entry = try sealedEntry(slot) else { return nil }
     let (view, info) = (log.table[slot], log.table.infos[slot])
-    let bytes = SegmentBytes(entry, info, view, directory, pin: info.mapping == nil ? pin : nil)
+    let pin = info.mapping == nil ? files : nil
+    let bytes = SegmentBytes(entry, info, view, directory, pin: pin)
     // A pin keeps files on the disk for as long as it exists.
     if info.mapping != nil, info.flags.contains(.sealed) { log.table.infos[slot].lent = bytes }
     return bytes
@@ -113,10 +129,11 @@ extension EngineState {
   /// Returns a segment as a manifest lists it after the present moment, sealed; nil for an open
   /// segment without records.
   fileprivate mutating func sealedEntry(_ slot: Int) throws(StoreError) -> Manifest.Segment? {
-    let view = log.table[slot]
+    var view = log.table[slot]
     var info = log.table.infos[slot]
     if !info.flags.contains(.sealed) {
       guard view.recordCount > 0 else { return nil }
+      view.end = log.publishedEnd(of: slot)
       info.flags.insert(.sealed)
       if try !scanner(slot, length: view.end).hasFooter(before: view.end) {
         info.flags.insert(.cut)

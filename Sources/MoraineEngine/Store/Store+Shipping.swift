@@ -50,10 +50,10 @@ extension Store {
   ) async throws(StoreError) -> LogCut {
     try checkUsable()
     // Another process may have given the numbers that only the memory had to its operations.
-    guard cut.stay == pipeline.stay else { throw Self.suspendedError }
+    guard cut.stay == pipeline.stay else { throw .ofSuspendedStore }
     // Before the wait: the job that has renamed this manifest also syncs the name before the wait
     // ends. Where that fails, the store is poisoned.
-    guard let listed = pipeline.knownManifest?.lastSequence else { throw Self.suspendedError }
+    guard let listed = pipeline.knownManifest?.lastSequence else { throw .ofSuspendedStore }
     // Not for the number of the cut: one that a failed append has used up never becomes durable.
     try await pipeline.waitUntilAllDurable()
     // The footer of a full segment becomes durable with the job that seals it, without a number.

@@ -209,10 +209,6 @@ extension Store {
     lifecycle.refusal ?? StoreError(.closed, "the store was closed; open it again")
   }
 
-  static var suspendedError: StoreError {
-    StoreError(.suspended, "the store is suspended; resume it first")
-  }
-
   /// Throws if the store could not be opened. For methods that end without an error when the store
   /// was closed.
   func throwRefusal() throws(StoreError) {
@@ -509,7 +505,7 @@ extension Store {
     if isClosed { throw closedError }
     if isSuspended {
       try checkNotReplaced()
-      throw Self.suspendedError
+      throw .ofSuspendedStore
     }
     try checkProven()
     preconditionFailure("a store that can be used counts as one that cannot")

@@ -133,4 +133,50 @@ import Testing
     try await writer.detach()
     try await store.close()
   }
+
+  /// The disk was full when the manifest of a state was written, so its commits are read again and
+  /// not received again. The store is suspended between both, and goes back to the state before.
+  @Test func suspensionBetweenReadsDoesNotEndTheFollower() async throws {
+    var bench = ArchiveBench()
+    bench.configuration.keptCommitBytes = 0
+    let storage = FaultStorage(MemoryStorage())
+    let (store, writer, follower) = try await followed(bench, on: storage)
+    try await store.set([2], forKey: "b")
+    try await writer.flush()
+    storage.setScript { event in
+      event.operation == .write && event.file == Manifest.temporaryFileName ? .fail(.noSpace) : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.storeError?.code == .noSpace)
+    storage.setScript(nil)
+    try await store.set([3], forKey: "c")
+    try await writer.flush()
+    let last = try ArchiveNames(root: ArchiveBench.root).commit(writer.status.position)
+    let gate = RequestGate()
+    let reads = Mutex(0)
+    bench.objects.setScript { request in
+      guard request.verb == .get, request.object == last else { return nil }
+      let count = reads.withLock { count in
+        count += 1
+        return count
+      }
+      // The header is read first, and then the commit.
+      return count == 2 ? .hang(gate) : nil
+    }
+    let catchingUp = Task { try await follower.catchUp() }
+    await gate.arrival()
+    try await follower.store.suspend()
+    try await follower.store.resume()
+    gate.open()
+    do { _ = try await catchingUp.value } catch let error as ArchiveError {
+      #expect(error.storeError?.code == .suspended)
+    }
+    bench.objects.setScript(nil)
+    try await follower.catchUp()
+    #expect(follower.freshness.failure == nil)
+    #expect(try await follower.store.contents() == store.contents())
+    try await follower.close()
+    try await writer.detach()
+    try await store.close()
+  }
 }

@@ -37,6 +37,32 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a backup listed a number that a failed append had used up in memory alone. After a
+  /// kill, the next backup was refused as one of an earlier state.
+  @Test func numberOfAFailedAppendDoesNotRefuseTheNextBackup() async throws {
+    let memory = MemoryStorage()
+    let storage = FaultStorage(memory)
+    let bench = try BackupBench(.positional, on: storage)
+    let last = try await bench.store.set([1], forKey: "a")
+    storage.setScript { event in event.operation == .write ? .fail(.noSpace) : nil }
+    while try await bench.store.statistics().lastSequence == last {
+      await #expect(throws: StoreError.self) { try await bench.store.set([2], forKey: "b") }
+    }
+    storage.setScript(nil)
+    let report = try await bench.store.backup(to: BackupBench.backup, on: memory)
+    #expect(report.sequence == last, "no operation has a later number")
+    try memory.copyDirectory("store", to: "killed")
+    let again = try Store(on: memory, at: "killed", configuration: bench.configuration)
+    _ = try await again.backup(to: BackupBench.backup, on: memory)
+    try await again.set([3], forKey: "c")
+    _ = try await again.backup(to: BackupBench.backup, on: memory)
+    let backup = try bench.openBackup()
+    #expect(try await backup.everything() == ["a": [1], "c": [3]])
+    try await backup.close()
+    try await again.close()
+    try await bench.store.close()
+  }
+
   /// The store has lost a segment of the earlier backup, and another segment got its number.
   @Test func anotherSegmentWithTheSameNumberIsNotKept() async throws {
     let directory = try TestDirectory()

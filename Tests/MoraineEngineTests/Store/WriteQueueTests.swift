@@ -524,5 +524,5 @@ import Testing
 }
 
 extension Store {
-  fileprivate func stopQueues() { _ = writing.stopQueues(Self.suspendedError) }
+  fileprivate func stopQueues() { _ = writing.stopQueues(.ofSuspendedStore) }
 }
