@@ -427,6 +427,9 @@ struct KeyspaceTable {
   static let firstSystemID: UInt16 = 0xFF00
 
   private var ids: [String: UInt16] = [:]
+  /// The first names with their numbers: to compare a name with few is faster than to hash it.
+  private var firstNames: [(name: String, id: UInt16)] = []
+  private static let firstNameLimit = 4
   private let observers: Observers
   private let unnamedMonitor: ChangeMonitor
   /// Monitors by number; the elements of 0 and of gaps are never used.
@@ -447,6 +450,11 @@ struct KeyspaceTable {
   }
 
   mutating func add(_ keyspace: Manifest.Keyspace) {
+    if let place = firstNames.firstIndex(where: { $0.name == keyspace.name }) {
+      firstNames[place].id = keyspace.id
+    } else if firstNames.count < Self.firstNameLimit {
+      firstNames.append((keyspace.name, keyspace.id))
+    }
     ids[keyspace.name] = keyspace.id
     names[keyspace.id] = keyspace.name
     let missing = Int(keyspace.id) + 1 - isListed.count
@@ -468,7 +476,11 @@ struct KeyspaceTable {
 
   /// Returns the number of a keyspace; nil when nothing was ever written to it. The unnamed
   /// keyspace always exists.
-  func id(of name: String) -> UInt16? { name.isEmpty ? 0 : ids[name] }
+  func id(of name: String) -> UInt16? {
+    if name.isEmpty { return 0 }
+    for first in firstNames where first.name == name { return first.id }
+    return ids.count > firstNames.count ? ids[name] : nil
+  }
 
   /// Whether a keyspace has indexes: a write to it must keep their entries.
   @inline(__always)

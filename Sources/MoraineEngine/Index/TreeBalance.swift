@@ -5,7 +5,7 @@ extension TreeIndex {
   }
 
   /// A child that takes the place of another one, and the separator before it.
-  private struct Child {
+  struct Child {
     let node: Int
     let count: Int
     let separator: [UInt8]
@@ -70,7 +70,7 @@ extension TreeIndex {
   }
 
   /// Replaces a child of the last branch of a path, or the root, by several children.
-  private mutating func replaceChild(
+  mutating func replaceChild(
     _ path: TreePath, by children: [Child], _ root: inout TreeRoot
   ) {
     var path = path

@@ -204,10 +204,11 @@ extension TreeIndex {
     makeUnique(path.leaf)
     let leaf = leaf(path.leaf)
     let position = place.place.position
+    let isAppended = position == leaf.count && leaf.appendedCount >= 2
     if leaf.count < min(leaf.capacity, leafLimit), leaf.accepts(key, place.place) {
       leaf.insert(key, address, place.place)
       addToCounts(path, 1)
-    } else {
+    } else if isAppended || !insertIntoFull(key, address, place.place, path, &root) {
       scratch.removeAll()
       scratch.addPrefix(leaf)
       scratch.append(leaf, 0..<position)
@@ -216,7 +217,6 @@ extension TreeIndex {
       if position < leaf.count {
         scratch.setShared(position + 1, place.place.sharedAfter, place.place.byteAfter)
       }
-      let isAppended = position == leaf.count && leaf.appendedCount >= 2
       let appended = position == leaf.count ? leaf.appendedCount + 1 : 0
       writeScratch(
         over: path, &root, isAppended: isAppended, appendedCount: appended, source)

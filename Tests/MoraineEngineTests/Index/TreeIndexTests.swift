@@ -127,7 +127,7 @@ import Testing
   }
 
   /// A frozen tree, and its expected contents.
-  private final class Moment {
+  final class Moment {
     let trees: FrozenTrees
     let model: [[UInt8]: Int]
 
