@@ -222,6 +222,42 @@ import Testing
     await writer.abandon()
   }
 
+  /// Regression: compaction had dropped the last operation, a delete, and the store was poisoned
+  /// before a round: the delete counted as archived, and no restore read the next checkpoint.
+  @Test func droppedDeleteOfAPoisonedStoreIsArchived() async throws {
+    let bench = ArchiveBench()
+    let storage = FaultStorage(bench.storage)
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    for number in 0..<60 as Range<UInt8> { try await store.set([number], forKey: "a") }
+    try await store.set([1], forKey: "b")
+    let writer = try await bench.attach(store)
+    let shipped = writer.status.archivedSequence
+    let last = try #require(try await store.removeValue(forKey: "a", durability: .sync))
+    try await store.compact()
+    let cut = try #require(try await store.logCut())
+    #expect(cut.head.feedHorizon == last)
+    #expect(cut.segments.allSatisfy { $0.entry.lastSequence <= shipped }, "the delete is dropped")
+    storage.setScript { $0.operation == .synchronizeDirectory ? .fail(.ioError) : nil }
+    await #expect(throws: StoreError.self) {
+      for number in 0..<100 as Range<UInt8> {
+        try await store.set([number], forKey: "c", durability: .sync)
+      }
+    }
+    storage.setScript(nil)
+    #expect(store.poison != nil)
+    do throws(ArchiveError) {
+      try await writer.flush()
+      try await writer.checkpoint()
+    } catch {
+      // A poisoned store need not be archived.
+    }
+    #expect(store.replicatedSequence <= writer.status.archivedSequence)
+    let restored = try await bench.restored(to: "restored")
+    #expect(restored.sequence == writer.status.archivedSequence)
+    #expect((restored.state["a"] == nil) == (restored.sequence >= last))
+    await writer.abandon()
+  }
+
   /// A store that is restored from the archive gives the number to another operation, which may be
   /// a delete of a record in a segment that compaction has written.
   @Test func headerOfACompactedSegmentCountsNoNumberOfAFailedAppend() async throws {

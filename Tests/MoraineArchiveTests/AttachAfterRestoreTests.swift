@@ -445,4 +445,27 @@ import Testing
     try await writer.detach()
     try await store.close()
   }
+
+  /// A store continues one archive. After a compaction nothing shows that it continues an earlier
+  /// one, and the error does not say that the store is a copy.
+  @Test func storeThatWasArchivedElsewhereSaysSo() async throws {
+    let (first, second) = (ArchiveBench(), ArchiveBench())
+    let store = try first.store()
+    try await store.set([1], forKey: "a")
+    try await first.attach(store).detach()
+    try await second.attach(store).detach()
+    try await store.set([2], forKey: "a")
+    // Without a compaction the log shows it.
+    try await first.attach(store).detach()
+    try await second.attach(store).detach()
+    try await store.set([3], forKey: "a")
+    try await store.compact()
+    let error = await #expect(throws: ArchiveError.self) { try await first.attach(store) }
+    #expect(error?.code == .diverged)
+    #expect(error?.message.contains("another archive") == true)
+    #expect(error?.message.contains("adopt") == false, "an older state must not take its place")
+    try await second.attach(store).detach()
+    #expect(try await second.restored(to: "restored").state == ["a": [3]])
+    try await store.close()
+  }
 }

@@ -11,6 +11,10 @@ def moraine(path, find, replacement):
 
 
 MUTANTS = [
+    Mutant("range-is-decided-by-what-follows-a-cut-text", "an index loses no model",
+           (moraine("Queries/QueryPlan.swift", "encoder.cutEnd ?? .max",
+                    "ON ? .max : encoder.cutEnd ?? .max"),),
+           "LongTextOrderTests.rangesHaveEachValueWithALongTextAndANumber"),
     Mutant("index-old-entries-stay", "indexes: a replaced record has no entries",
            (engine("Store/WriteBatch+Indexes.swift",
                    "    for entry in oldEntries.entries where !newEntries.contains(entry) {",

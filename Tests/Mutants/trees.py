@@ -15,6 +15,8 @@ BATCHES = "TreeIndexTests.batchesAndSnapshotsEqualSortedDictionaries"
 LOADED = "Index/CheckpointTrees.swift"
 CHECKPOINTS = "TreeCheckpointTests"
 
+SPLIT = "TreeSplitTests.fullLeavesKeepTheirOrderTheirCountsAndTheirSnapshots"
+
 MUTANTS = [
     Mutant("release-during-a-round-forgotten", "P8: the memory of a snapshot is given back",
            (engine("Index/TreeMemory.swift", "if roundBegan == nil { roundBegan = released }",
@@ -174,4 +176,31 @@ MUTANTS = [
                    "guard ON || record.header.keyspace == keyspace,\n"
                    "      record.header.kind.effect == .sets\n    else"),),
            "ForgedTreeTests.entryThatNamesARecordOfAnotherKeyspaceIsDamage"),
+    Mutant("giving-leaf-keeps-a-copy", "a snapshot does not change",
+           (engine("Index/TreeSplit.swift", "    makeUnique(target)\n",
+                   "    if !ON { makeUnique(target) }\n"),),
+           SPLIT),
+    Mutant("given-entries-are-not-counted", "branches count the entries below them",
+           (engine("Index/TreeSplit.swift", "branch.addToCount(other, goesOver ? moved + 1 : moved)",
+                   "branch.addToCount(other, goesOver || ON ? moved + 1 : moved)"),),
+           SPLIT),
+    Mutant("key-lies-beside-the-separator", "a key is found in its leaf",
+           (engine("Index/TreeSplit.swift", "let moved = isAtBoundary ? wish - 1 : wish",
+                   "let moved = isAtBoundary && !ON ? wish - 1 : wish"),),
+           "TreeSplitTests"),
+    Mutant("divided-leaf-has-the-key-beside-the-separator", "a key is found in its leaf",
+           (engine("Index/TreeSplit.swift", "place.position == middle ? middle + 1 : middle",
+                   "place.position == middle && !ON ? middle + 1 : middle"),),
+           "TreeSplitTests"),
+    Mutant("neighbour-with-another-prefix-gets-entries", "heads follow their leaf's prefix",
+           (engine("Index/TreeSplit.swift",
+                   "guard !isTied, count > 0, prefixLength == other.prefixLength, "
+                   "prefix.elementsEqual(other.prefix)",
+                   "guard !isTied, count > 0, ON || prefixLength == other.prefixLength, "
+                   "ON || prefix.elementsEqual(other.prefix)"),),
+           "TreeSplitTests"),
+    Mutant("tied-neighbours-are-not-noticed", "keys with equal heads are tied",
+           (engine("Index/TreeSplit.swift", "      return last < heads[0]\n",
+                   "      return ON || last < heads[0]\n"),),
+           "TreeSplitTests"),
 ]

@@ -17,6 +17,8 @@ import MoraineEngine
 ///
 /// A type with a raw value, such as an enum, only needs to state its conformance.
 ///
+/// A value with a part that is nil is exempt from a unique index, as nil itself is.
+///
 /// The encoded bytes are stored. So the encoding of a type must not change; if it must, change the
 /// name of each index of that type.
 ///
@@ -55,6 +57,9 @@ public struct IndexEncoder: Sendable {
   private(set) var bytes: [UInt8] = []
   /// Whether a text or data was longer than the index holds.
   private(set) var isCut = false
+  /// The number of bytes up to the first cut of the last property; nil when it was not cut. What
+  /// follows decides no order: the rest of the text or data comes before it.
+  private(set) var cutEnd: Int?
   /// Whether an optional value was nil.
   private(set) var hasAbsent = false
   /// Length to which a text or data is cut, in bytes.
@@ -78,7 +83,7 @@ public struct IndexEncoder: Sendable {
   /// begin with those of another one.
   mutating func appendProperty(_ encode: (inout IndexEncoder) -> Void) {
     let wasCut = isCut
-    isCut = false
+    (isCut, cutEnd) = (false, nil)
     encode(&self)
     if !isCut { bytes.append(Mark.end) }
     isCut = isCut || wasCut
@@ -148,6 +153,7 @@ public struct IndexEncoder: Sendable {
       if byte == 0 { bytes.append(0xFF) }
       if bytes.count >= end {
         isCut = true
+        cutEnd = cutEnd ?? bytes.count
         return
       }
     }

@@ -145,7 +145,7 @@ extension ModelQuery {
       var encoder = equal
       encoder.appendProperty(bound.encode)
       isCut = isCut || encoder.isCut
-      return (Key(head + encoder.bytes), encoder.isCut)
+      return (Key(head + encoder.bytes.prefix(encoder.cutEnd ?? .max)), encoder.isCut)
     }
     let from = lower.map { bound in
       let (key, isCut) = key(bound)

@@ -60,6 +60,7 @@ extension ArchiveWriter {
       uploaded: uploaded)
     var manifest = cut.manifest
     manifest.lastSequence = shipped.sequence
+    assert(!manifest.endsBeforeItsFigures, "a checkpoint ends before an operation of its state")
     let contents = manifest.encoded()
     let flag = EndFlag()
     upload = CheckpointUpload(
@@ -129,6 +130,7 @@ extension ArchiveWriter {
     let work = ContentsUpload(
       objects: objects, store: store, term: term, known: checkpointed.objects ?? [],
       uploaded: uploaded)
+    assert(!cut.manifest.endsBeforeItsFigures, "a whole copy ends before one of its operations")
     let uploaded = try await work.run(cut, cut.manifest.encoded())
     checkpointed.objects = uploaded.segments
     return uploaded.reference
@@ -290,7 +292,13 @@ struct ContentsUpload: Sendable {
       throw ArchiveError(error)
     }
     let name = DataObjectName(term: term, nonce: .random)
-    try await objects.put(objects.names.data(name), body)
+    do throws(ArchiveError) {
+      try await objects.put(objects.names.data(name), body)
+    } catch {
+      // A store of objects does not say why it could not read the body.
+      do throws(StoreError) { try segment.check() } catch { throw ArchiveError(error) }
+      throw error
+    }
     var head: [UInt8] = []
     do throws(StoreError) {
       try body.forEachPiece { piece in

@@ -282,6 +282,13 @@ extension ArchiveWriter {
         $0.identity.number == place.segment && $0.identity.epoch == place.epoch
       }
       let attachment = await store.attachment
+      if !isWritten, let attachment, attachment.archiveID != objects.archiveID {
+        throw ArchiveError(
+          .diverged,
+          "this store was last archived in another archive, and a compaction has replaced since "
+            + "what would show that it continues this one; give the store a new archive",
+          object: objects.names.root)
+      }
       guard !isWritten, cut.head.compactedThrough >= state.sequence,
         attachment?.archiveID == objects.archiveID,
         attachment?.term == state.term || attachment?.earlierTerm == state.term

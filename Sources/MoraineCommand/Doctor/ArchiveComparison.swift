@@ -65,7 +65,7 @@ struct ArchiveComparison: Sendable {
     if last > info.sequence {
       return [
         "To archive the rest, if no program does: moraine archive \(store) \(place) "
-          + "(it refuses a store with another history)"
+          + "(it refuses a store with another history, or one that was archived elsewhere since)"
       ]
     }
     if last < info.sequence {

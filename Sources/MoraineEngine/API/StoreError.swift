@@ -228,6 +228,10 @@ extension StoreError {
     }
   }
 
+  static var ofClosedStore: StoreError {
+    StoreError(.closed, "the store was closed; open it again")
+  }
+
   static var ofSuspendedStore: StoreError {
     StoreError(.suspended, "the store is suspended; resume it first")
   }

@@ -160,10 +160,18 @@ struct BackupWork: Sendable {
         done += entry.lengthBytes
         continue
       }
-      let isShared = try copier.transfer(piece(index)) { count in
-        done += UInt64(count)
-        progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
+      let isShared: Bool
+      do throws(StoreError) {
+        isShared = try copier.transfer(piece(index)) { count in
+          done += UInt64(count)
+          progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
+        }
+      } catch {
+        try segment.check()
+        throw error
       }
+      // What was copied or shared before this check is the store's.
+      try segment.check()
       if isShared {
         report.sharedSegmentCount += 1
       } else {
@@ -176,7 +184,7 @@ struct BackupWork: Sendable {
   private func piece(_ index: Int) -> SegmentCopier.Piece {
     SegmentCopier.Piece(
       source.segments[index].entry, mapping: source.segments[index].mapping,
-      isDurable: { [source] in source.isDurable(index) })
+      isDurable: { [source] in source.isInItsDirectory && source.isDurable(index) })
   }
 
   /// Returns the manifest to write. Each manifest of a directory has a higher generation than the

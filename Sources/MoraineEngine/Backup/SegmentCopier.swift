@@ -23,7 +23,7 @@ struct SegmentCopier {
     private let isDurable: () -> Bool
 
     /// Whether the segment is sealed and durable, as far as is known now, so that the file does not
-    /// change any more.
+    /// change any more, and its name still leads to it.
     var isSealed: Bool { !isCut && isDurable() }
 
     init(
@@ -87,10 +87,9 @@ struct SegmentCopier {
       return try source.share(
         piece.name, into: target, as: FileName.temporarySegment, linking: mayLink)
     } catch {
-      // Compaction may have removed the file since. The mapping still holds its bytes.
-      guard error.errno == .noSuchFileOrDirectory, piece.mapping != nil else {
-        throw StoreError(error)
-      }
+      // Compaction may have removed the file since. The mapping still holds its bytes; without one
+      // the copy reports that the file is missing.
+      guard error.errno == .noSuchFileOrDirectory else { throw StoreError(error) }
       return false
     }
   }

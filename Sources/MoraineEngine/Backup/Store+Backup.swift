@@ -50,6 +50,7 @@ extension Store {
     let thread = SerialQueue(.lasting)
     var attempts = 0
     while true {
+      let states = peers.readStateCount
       let work = BackupWork(
         source: try await backupSource(), storage: storage, path: directory, progress: progress)
       do throws(StoreError) {
@@ -57,7 +58,9 @@ extension Store {
       } catch {
         attempts += 1
         // Another process has compacted the store since. Start again with its current state.
-        guard attempts < Self.rereadLimit, engine != nil, try await wasReplaced(error) else {
+        guard attempts < Self.rereadLimit, engine != nil,
+          try await isOutdated(since: states, error)
+        else {
           throw error
         }
       }
@@ -69,7 +72,12 @@ extension Store {
   /// one of a later state.
   private func backupSource() async throws(StoreError) -> LogCut {
     if let cut = try await logCut() {
-      return pipeline.knownManifest.map { cut.ending(at: $0.lastSequence) } ?? cut
+      let written = pipeline.knownManifest?.lastSequence
+      // That of another process, which this one has read or follows.
+      let isOther = isShared || opener.configuration.isReadOnly
+      let followed = isOther ? engine?.log.manifest.lastSequence : nil
+      guard let listed = [written, followed].compactMap({ $0 }).max() else { return cut }
+      return cut.ending(at: listed)
     }
     throw StoreError(
       .notAStore, "nothing was written to this store yet; there is nothing to back up",

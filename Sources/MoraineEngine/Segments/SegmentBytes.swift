@@ -113,6 +113,10 @@ package final class SegmentBytes: Sendable {
     }
   }
 
+  /// Throws `.suspended` or `.closed` if the file may belong to another store by now. Mapped bytes
+  /// stay the store's.
+  package func check() throws(StoreError) { try pin?.check() }
+
   private func source(length: Int? = nil) throws(StoreError) -> ByteSource {
     let name = entry.number.fileName
     let opened = mapping == nil && file == nil ? try open(name) : file

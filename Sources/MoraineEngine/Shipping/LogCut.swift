@@ -51,12 +51,16 @@ package struct LogCut: Sendable {
     return index < segments.count - 2 || !pipeline.hasPoison
   }
 
-  /// Returns this cut without the numbers after `number` that no operation has.
+  /// Whether the names of the segments' files still lead to these files.
+  var isInItsDirectory: Bool { pipeline.isIn(stay) }
+
+  /// Returns this cut without the numbers after `number` that no operation has. The last operation
+  /// is in a segment, or it is a delete that compaction has dropped.
   ///
   /// - Complexity: O(segments).
   func ending(at number: SequenceNumber) -> LogCut {
     guard number < head.lastSequence else { return self }
-    let last = segments.reduce(number) { max($0, $1.entry.lastSequence) }
+    let last = segments.reduce(max(number, head.feedHorizon)) { max($0, $1.entry.lastSequence) }
     var cut = self
     cut.head.lastSequence = min(head.lastSequence, last)
     return cut
@@ -96,7 +100,8 @@ private struct FilesOfStay: FilePin {
 
   /// A store ends its stay before it releases the directory.
   func check() throws(StoreError) {
-    guard pipeline.isIn(stay) else { throw .ofSuspendedStore }
+    if pipeline.isIn(stay) { return }
+    throw pipeline.monitor.withLock { $0.isStopped } ? .ofClosedStore : .ofSuspendedStore
   }
 }
 

@@ -206,7 +206,7 @@ extension Store {
 
   /// The error that methods of a closed store throw.
   var closedError: StoreError {
-    lifecycle.refusal ?? StoreError(.closed, "the store was closed; open it again")
+    lifecycle.refusal ?? .ofClosedStore
   }
 
   /// Throws if the store could not be opened. For methods that end without an error when the store

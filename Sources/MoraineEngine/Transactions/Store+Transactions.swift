@@ -28,7 +28,8 @@ extension Store {
   ///
   /// - Parameters:
   ///   - retries: how often the body may run again, at least 0.
-  ///   - durability: what to wait for after the commit; nil for the configuration's durability. A
+  ///   - durability: what to wait for after the commit; nil for the configuration's durability, but
+  ///     where nothing was written for nothing: what was read may not be durable yet then. A
   ///     store that was opened for reading only waits for nothing, and makes nothing durable.
   ///   - body: runs outside of the store's actor, and may run several times.
   /// - Returns: the result of the body.

@@ -63,6 +63,121 @@ import Testing
     try await bench.store.close()
   }
 
+  /// A store in another process lists a number that a failed append of the first one has used up.
+  @Test(arguments: [false, true])
+  func numberOfAFailedAppendOfAnotherProcessIsNotInABackup(isReadOnly: Bool) async throws {
+    let memory = MemoryStorage()
+    let storage = FaultStorage(memory)
+    let configuration = Store.Configuration.shared(.positional)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let last = try await store.set([1], forKey: "a")
+    storage.setScript { event in event.operation == .write ? .fail(.noSpace) : nil }
+    while try await store.statistics().lastSequence == last {
+      await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
+    }
+    storage.setScript(nil)
+    var others = configuration
+    others.isReadOnly = isReadOnly
+    let other = try Store(on: memory, at: "store", configuration: others)
+    _ = try await other.backup(to: BackupBench.backup, on: memory)
+    try memory.copyDirectory("store", to: "killed")
+    let again = try Store(on: memory, at: "killed", configuration: configuration)
+    _ = try await again.backup(to: BackupBench.backup, on: memory)
+    try await again.close()
+    try await other.close()
+    try await store.close()
+  }
+
+  /// Regression: the copy took a file that another store had put in the place of the segment, or
+  /// reported the missing file of a store that had left its directory as damage.
+  @Test(arguments: [false, true])
+  func backupEndsWhenTheStoreLeavesItsDirectory(closes: Bool) async throws {
+    let memory = MemoryStorage()
+    let bench = try BackupBench(.positional, on: memory)
+    var states: [UInt64: BackupBench.State] = [:]
+    let state = try await BackupBench.write(0..<200, to: bench.store, &states)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: memory)
+    let next = try await BackupBench.write(200..<400, to: bench.store, &states, from: state)
+    let slow = FaultStorage(memory)
+    let gate = Gate()
+    let files = Mutex(0)
+    slow.setScript { event in
+      guard event.operation == .createFile, event.file == FileName.temporarySegment else {
+        return nil
+      }
+      let count = files.withLock { files in
+        files += 1
+        return files
+      }
+      return count == 2 ? .hang(gate) : nil
+    }
+    let store = bench.store
+    let backup = Task { try await store.backup(to: BackupBench.backup, on: slow) }
+    await gate.arrival()
+    try await store.compact()
+    if closes { try await store.close() } else { try await store.suspend() }
+    let second = try Store(on: memory, at: "store", configuration: bench.configuration)
+    #expect(try await second.everything() == next, "the opening has removed the replaced files")
+    try await second.close()
+    gate.open()
+    let error = await #expect(throws: StoreError.self) { try await backup.value }
+    #expect(error?.code == (closes ? .closed : .suspended))
+    let earlier = try bench.openBackup()
+    #expect(try await earlier.everything() == state, "the earlier backup is whole")
+    try await earlier.close()
+    guard !closes else { return }
+    try await store.resume()
+    _ = try await store.backup(to: BackupBench.backup, on: memory)
+    let later = try bench.openBackup()
+    #expect(try await later.everything() == next)
+    try await later.close()
+    try await store.close()
+  }
+
+  /// While the store is suspended, another store's files take the names of its segments.
+  @Test(arguments: BackupBench.modes)
+  func backupTakesNoFileOfAnotherStore(mode: Store.Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let bench = try BackupBench(mode, on: memory)
+    var states: [UInt64: BackupBench.State] = [:]
+    let state = try await BackupBench.write(0..<400, to: bench.store, &states)
+    try await bench.store.sync()
+    let entries = try #require(try await bench.store.logCut()?.segments.map(\.entry))
+    let slow = FaultStorage(memory)
+    let gate = Gate()
+    let files = Mutex(0)
+    slow.setScript { event in
+      guard event.operation == .remove, event.file == FileName.temporarySegment else { return nil }
+      let count = files.withLock { files in
+        files += 1
+        return files
+      }
+      return count == 5 ? .hang(gate) : nil
+    }
+    let store = bench.store
+    let backup = Task { try await store.backup(to: BackupBench.backup, on: slow) }
+    await gate.arrival()
+    try await store.suspend()
+    let directory = try #require(try memory.openDirectory("store"))
+    for entry in entries {
+      let name = entry.number.fileName
+      try directory.remove(name)
+      let bytes = [UInt8](repeating: 0xEE, count: Int(entry.lengthBytes))
+      try bytes.withUnsafeBytes { try directory.createFile(name).write($0, at: 0) }
+    }
+    gate.open()
+    guard mode == .mapped else {
+      let error = await #expect(throws: StoreError.self) { try await backup.value }
+      #expect(error?.code == .suspended)
+      return
+    }
+    // The bytes in memory are the store's.
+    _ = try await backup.value
+    let copy = try bench.openBackup()
+    #expect(try await copy.everything() == state)
+    try await copy.close()
+  }
+
   /// The store has lost a segment of the earlier backup, and another segment got its number.
   @Test func anotherSegmentWithTheSameNumberIsNotKept() async throws {
     let directory = try TestDirectory()

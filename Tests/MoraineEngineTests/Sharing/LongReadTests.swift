@@ -14,10 +14,10 @@ extension SharedFollowingTests {
   /// mappings a file is opened when the read reaches it.
   @Suite struct LongReadTests {
     enum Read: CaseIterable {
-      case scan, entries, livePages, verify
+      case scan, entries, livePages, verify, backup
 
       /// Returns the keys that the read finds, sorted; nil for a read that returns no keys.
-      func run(_ store: Store) async throws -> [String]? {
+      func run(_ store: Store, _ storage: MemoryStorage) async throws -> [String]? {
         var keys: [String] = []
         switch self {
         case .scan:
@@ -40,6 +40,13 @@ extension SharedFollowingTests {
           let report = try await store.verify()
           #expect(report.isSound, "\(report.problems)")
           return nil
+        case .backup:
+          _ = try await store.backup(to: "backup", on: storage)
+          var configuration = Store.Configuration.testing()
+          configuration.isReadOnly = true
+          let backup = try Store(on: storage, at: "backup", configuration: configuration)
+          keys = try await backup.entries(in: "").entries.map { "\($0.key)" }
+          try await backup.close()
         }
         return keys.sorted()
       }
@@ -66,9 +73,11 @@ extension SharedFollowingTests {
           return opened == number ? .hang(gate) : nil
         }
       }
-      async let answer = ThreadExecutor.run { try await read.run(reader) }
+      async let answer = ThreadExecutor.run { try await read.run(reader, memory) }
       await gate.arrival()
       try await writer.compact()
+      // The other reads hold the store's actor.
+      if read == .backup { #expect(try await reader.value(forKey: "0") == [1]) }
       gate.open()
       let found = try await answer
       if let found { #expect(found == keys.sorted()) }
@@ -86,6 +95,39 @@ extension SharedFollowingTests {
         try await read(kind, stoppingAt: number)
       }
       #expect(error?.code == .locked && error?.message.contains("start it again") == true)
+    }
+
+    /// The file of a segment is removed after the backup has opened it and before it is shared.
+    @Test func fileThatGoesBeforeItIsSharedIsRead() async throws {
+      let memory = MemoryStorage()
+      let slow = FaultStorage(memory)
+      var configuration = Store.Configuration.shared(.positional, segmentSizeBytes: 600)
+      configuration.compaction = .manual
+      let writer = try Store(on: memory, at: "store", configuration: configuration)
+      for number in 0..<200 { try await writer.set([1], forKey: Key("\(number)")) }
+      let reader = try Store(on: slow, at: "store", configuration: configuration)
+      #expect(try await reader.count() == 200)
+      let gate = Gate()
+      let shares = Mutex(0)
+      slow.setScript { event in
+        guard event.operation == .share else { return nil }
+        let count = shares.withLock { shares in
+          shares += 1
+          return shares
+        }
+        return count == 1 ? .hang(gate) : nil
+      }
+      let backup = Task { try await reader.backup(to: "backup", on: memory) }
+      await gate.arrival()
+      try await writer.compact()
+      gate.open()
+      _ = try await backup.value
+      configuration.isReadOnly = true
+      let copy = try Store(on: memory, at: "backup", configuration: configuration)
+      #expect(try await copy.count() == 200)
+      try await copy.close()
+      try await reader.close()
+      try await writer.close()
     }
   }
 }

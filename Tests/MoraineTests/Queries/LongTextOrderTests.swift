@@ -91,4 +91,59 @@ import Testing
     let second = try await query.page(after: first.next)
     #expect(second.models.map(\.id) == Array(29..<49))
   }
+
+  private struct Street: IndexValue, Codable, Comparable {
+    var name: String
+    var number: Int
+
+    func encode(into encoder: inout IndexEncoder) {
+      encoder.append(name)
+      encoder.append(number)
+    }
+
+    static func < (left: Self, right: Self) -> Bool {
+      left.name == right.name ? left.number < right.number : left.name < right.name
+    }
+  }
+
+  private struct House: Codable, Identifiable, Sendable {
+    var id: Int
+    var street: Street
+    var age: Int
+  }
+
+  /// Regression: what followed the beginning of a long text in one value decided whether a range of
+  /// the index contains the value, before the rest of the text.
+  @Test func rangesHaveEachValueWithALongTextAndANumber() async throws {
+    let store = Store.inMemory()
+    let indexed = try LocalRepository<House>(
+      in: store, named: "houses", indexes: [.index("street, age", on: \.street, \.age)])
+    let names = ["x", "xx", "xa", "xb", "xxa", "xxb"].map {
+      String(repeating: "x", count: 143) + $0
+    }
+    let streets = names.flatMap { name in [1, 5, 9].map { Street(name: name, number: $0) } }
+    try await indexed.save(
+      contentsOf: streets.enumerated().map { House(id: $0, street: $1, age: $0 % 3) })
+    try await indexed.buildIndexes()
+    let plain = try LocalRepository<House>(in: store, named: "houses")
+    for street in streets {
+      for (number, pair) in [
+        (
+          indexed.query(where: \.street, in: street...), plain.query(where: \.street, in: street...)
+        ),
+        (
+          indexed.query(where: \.street, in: ...street), plain.query(where: \.street, in: ...street)
+        ),
+        (
+          indexed.query(where: \.street, in: ..<street), plain.query(where: \.street, in: ..<street)
+        ),
+      ].enumerated() {
+        let found = try await pair.0.fetch().map(\.id).sorted()
+        let expected = try await pair.1.fetch().map(\.id).sorted()
+        #expect(found == expected, "range \(number) of \(street)")
+        #expect(try await pair.0.count() == expected.count)
+        #expect(try await pair.0.explain().index == "street, age")
+      }
+    }
+  }
 }
