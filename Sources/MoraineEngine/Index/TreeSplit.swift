@@ -30,8 +30,8 @@ extension TreeIndex {
 
   /// Moves entries to a neighbour below the same branch, and inserts the key.
   ///
-  /// - Returns: false when the entries of both leaves have no common form, or the branch has no room
-  ///   for the separator.
+  /// - Returns: false when the entries of both leaves have no common form, or the branch has no
+  ///   room for the separator.
   private mutating func give(
     _ wish: Int, to other: Int, _ key: TreeKey, _ address: Address, _ place: LeafPlace,
     _ path: TreePath
