@@ -75,7 +75,10 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
     // The root of a store of objects has no name.
     var place = object.map { $0 == .root ? "" : " (\($0)" } ?? ""
     if let offset, !place.isEmpty { place += ", offset \(offset)" }
-    return "\(code): \(message)" + (place.isEmpty ? "" : place + ")") + storePlace
+    // The code `.store` does not say what happened; the code of the store's error does.
+    var kind = code.description
+    if code == .store, let storeError { kind = storeError.code.description }
+    return "\(kind): \(message)" + (place.isEmpty ? "" : place + ")") + storePlace
   }
 
   /// The file of the local store and the offset in it, in brackets; empty when the error is about

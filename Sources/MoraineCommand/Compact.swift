@@ -21,7 +21,9 @@ struct Compact: AsyncParsableCommand {
       }
     }
     bar.finish()
+    guard report.inputSegmentCount > 0 else { return try Output.line("nothing to compact") }
     let (before, after) = (Units.bytes(report.inputBytes), Units.bytes(report.outputBytes))
-    try Output.line("compacted \(report.inputSegmentCount) segments: \(before) to \(after)")
+    try Output.line(
+      "compacted \(Units.counted(report.inputSegmentCount, "segment")): \(before) to \(after)")
   }
 }

@@ -22,7 +22,10 @@ struct Dump: AsyncParsableCommand {
 
   func run() async throws {
     try await store.reading { store in
-      try await keyspace(store).scan { entry in
+      let named = try keyspace(store)
+      var isEmpty = true
+      try await named.scan { entry in
+        isEmpty = false
         try Output.write { text in
           switch format {
           case .jsonl: text.append(contentsOf: entry.value)
@@ -35,6 +38,8 @@ struct Dump: AsyncParsableCommand {
         }
         return true
       }
+      // No error: a program may be killed before it makes the keyspace.
+      if isEmpty { try await store.noteNamedKeyspaces(beside: named) }
     }
   }
 }

@@ -6,8 +6,8 @@ struct Keyspaces: AsyncParsableCommand {
     abstract: "Prints the keyspaces of a store.",
     discussion: """
       One line for each keyspace: the number of its keys, the bytes of their records,
-      whether its index is ordered or hashed, and its name. The unnamed keyspace comes
-      first.
+      whether its index is ordered or hashed, and its name. The unnamed keyspace
+      comes first.
 
       With --json one array of objects with name, isOrdered, count and liveBytes.
 

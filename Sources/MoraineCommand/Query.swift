@@ -6,15 +6,15 @@ struct Query: AsyncParsableCommand {
     abstract: "Prints the JSON models of a repository that fulfil conditions.",
     discussion: """
       A condition is a property, an operator and a value: 'city = Bern', 'age >= 18',
-      'address.zip != 3000'. The operators are =, !=, <, <=, > and >=. A value that is
-      true, false, null or a number as JSON writes it is compared as such, any other
-      as text; "18" in quotation marks is text. Numbers are compared exactly, with all
-      of their digits. A model that lacks the property fulfils only !=, and
-      = null. Several conditions must all be fulfilled.
+      'address.zip != 3000'. The operators are =, !=, <, <=, > and >=. A value that
+      is true, false, null or a number as JSON writes it is compared as such, any
+      other as text; "18" in quotation marks is text. Numbers are compared exactly,
+      with all of their digits. A model that lacks the property fulfils only !=,
+      and = null. Several conditions must all be fulfilled.
 
-      Each line is a model, as "dump" prints it. Models of another format than JSON are
-      an error. The command does not know the types of the models, so it decodes all of
-      them; a program that declares the indexes does not.
+      Each line is a model, as "dump" prints it. Models of another format than JSON
+      are an error. The command does not know the types of the models, so it decodes
+      all of them; a program that declares the indexes does not.
 
         moraine query shop.moraine --repository users --where 'age >= 18' --sort name
       """)
@@ -39,7 +39,8 @@ struct Query: AsyncParsableCommand {
     let most = limit ?? .max
     let found = try await store.reading { store in
       var found: [(text: [UInt8], place: JSONTree)] = []
-      try await store.keyspace(named: repository).scan { entry in
+      let keyspace = try await store.existingKeyspace(named: repository)
+      try await keyspace.scan { entry in
         let object: JSONTree
         do throws(LineProblem) { object = try JSONTree(model: entry.value) } catch {
           throw Failure(
@@ -51,6 +52,7 @@ struct Query: AsyncParsableCommand {
         found.append((entry.value, place.map { object[$0] } ?? .null))
         return place != nil || count || found.count < most
       }
+      if found.isEmpty { try await store.noteNamedKeyspaces(beside: keyspace) }
       return found
     }
     let sorted =

@@ -32,26 +32,39 @@ struct Scan: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let wanted = Array((prefix ?? "").utf8)
+    try await store.reading { store in try await list(store) }
+  }
+
+  // The optimizer of Swift 6.3.1 crashes where it inlines this into `closed(after:)`.
+  @inline(never)
+  private func list(_ store: Store) async throws {
+    let named = try await store.existingKeyspace(named: keyspace.name)
     let most = limit ?? Int.max
-    try await store.reading { store in
-      guard most > 0 else { return }
-      if try await scanInOrder(store, most) { return }
-      var count = 0
-      try await keyspace(store).scan { entry in
-        guard entry.key.bytes.starts(with: wanted) else { return true }
-        try Output.write { append(entry, to: &$0) }
-        count += 1
-        return count < most
-      }
+    guard most > 0 else { return }
+    var count = try await scanInOrder(named, most)
+    if count == nil { count = try await scanLog(named, most) }
+    if count == 0 { try await store.noteNamedKeyspaces(beside: named) }
+  }
+
+  /// Prints the entries of a keyspace in the order of the log, and returns their number.
+  private func scanLog(_ keyspace: Keyspace, _ most: Int) async throws -> Int {
+    let wanted = Array((prefix ?? "").utf8)
+    var count = 0
+    try await keyspace.scan { entry in
+      guard entry.key.bytes.starts(with: wanted) else { return true }
+      try Output.write { append(entry, to: &$0) }
+      count += 1
+      return count < most
     }
+    return count
   }
 
   /// Prints the entries of an ordered keyspace, at one moment.
   ///
-  /// - Returns: false when the keyspace is not ordered; nothing was printed then.
-  private func scanInOrder(_ store: Store, _ most: Int) async throws -> Bool {
-    let snapshot = try await store.snapshot().keyspace(named: try keyspace(store).name)
+  /// - Returns: the number of entries; nil when the keyspace is not ordered. Nothing was printed
+  ///   then.
+  private func scanInOrder(_ keyspace: Keyspace, _ most: Int) async throws -> Int? {
+    let snapshot = try await keyspace.store.snapshot().keyspace(named: keyspace.name)
     var count = 0
     do {
       let range = KeyRange(from: from.map { Key($0) }, upTo: to.map { Key($0) })
@@ -61,10 +74,16 @@ struct Scan: AsyncParsableCommand {
         count += 1
         return count < most
       }
-      return true
+      return count
     } catch let error as StoreError where error.code == .invalidArgument {
-      guard from == nil, to == nil, !reverse else { throw error }
-      return false
+      guard from == nil, to == nil, !reverse else {
+        let name = Text.printable(keyspace.name.utf8)
+        throw Failure.usage(
+          "--from, --to and --reverse need an ordered keyspace, and "
+            + (name.isEmpty ? "the unnamed one" : "'\(name)'")
+            + " is not ordered; 'moraine load --ordered' makes a keyspace ordered")
+      }
+      return nil
     }
   }
 

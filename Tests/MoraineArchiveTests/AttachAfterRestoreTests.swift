@@ -468,4 +468,33 @@ import Testing
     #expect(try await second.restored(to: "restored").state == ["a": [3]])
     try await store.close()
   }
+
+  /// Regression: a store that was suspended while it was attached counted as one that had written
+  /// no archive, and so as a copy of itself.
+  @Test(arguments: [false, true])
+  func storeThatLeavesItsDirectoryIsNoCopy(closes: Bool) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    for number in 0..<50 as Range<UInt8> { try await store.set([number], forKey: "a") }
+    try await bench.attach(store).detach()
+    try await store.set([50], forKey: "a")
+    try await store.compact()
+    let gate = RequestGate()
+    bench.objects.setScript { request in
+      request.verb == .get && request.object.text.contains("/log/") ? .hang(gate) : nil
+    }
+    let attaching = Task { try await bench.attach(store) }
+    await gate.arrival()
+    if closes { try await store.close() } else { try await store.suspend() }
+    bench.objects.setScript(nil)
+    gate.open()
+    let error = await #expect(throws: ArchiveError.self) { try await attaching.value }
+    #expect(
+      error?.storeError?.code == (closes ? .closed : .suspended), "\(String(describing: error))")
+    guard !closes else { return }
+    try await store.resume()
+    try await bench.attach(store).detach()
+    #expect(try await bench.restored(to: "restored").state == ["a": [50]])
+    try await store.close()
+  }
 }

@@ -77,4 +77,30 @@ import Testing
     }
     #expect(seen > 30, "only \(seen) scripts were found")
   }
+
+  /// Regression: the help wraps at 80 columns, so that a longer line was broken twice.
+  @Test func linesOfTheHelpFitIntoTheTerminal() throws {
+    let folder = Self.root.appending(path: "Sources/MoraineCommand")
+    let paths = try FileManager.default.subpathsOfDirectory(atPath: folder.path)
+    var count = 0
+    for path in paths where path.hasSuffix(".swift") {
+      let text = try String(contentsOf: folder.appending(path: path), encoding: .utf8)
+      var lines: [Substring]?
+      for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+        let words = line.drop { $0 == " " }
+        if words.hasPrefix("discussion: \"\"\"") {
+          lines = []
+        } else if let found = lines, words.hasPrefix("\"\"\"") {
+          let indentation = line.count - words.count
+          for each in found where each.count - indentation > 79 {
+            Issue.record("\(path): \(each.dropFirst(indentation))")
+          }
+          (count, lines) = (count + 1, nil)
+        } else {
+          lines?.append(line)
+        }
+      }
+    }
+    #expect(count > 25, "only \(count) texts were found")
+  }
 }

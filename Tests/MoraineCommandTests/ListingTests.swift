@@ -95,4 +95,64 @@ import Testing
     let whole = try await Moraine.run("dump", place.store)
     #expect(whole.text == text && whole.errors.isEmpty)
   }
+
+  /// Loads a line into each of two keyspaces, and nothing into the unnamed one.
+  private func fillNamedKeyspaces() async throws {
+    let file = try place.file("lines", "{\"id\":1}\n".utf8)
+    for name in ["settings", "users"] {
+      let loaded = try await Moraine.run("load", place.store, file, "--keyspace", name)
+      #expect(loaded.code == 0, "\(loaded)")
+    }
+  }
+
+  /// Regression: a misspelt name looked like a keyspace without entries.
+  @Test(arguments: ["dump --keyspace", "scan --keyspace", "query --repository"])
+  func misspeltKeyspaceIsRefused(_ words: String) async throws {
+    try await fillNamedKeyspaces()
+    let parts = words.split(separator: " ").map(String.init)
+    let outcome = try await Moraine.run(parts[0], place.store, parts[1], "user")
+    // A program that was killed before it made the keyspace dumps nothing.
+    #expect(outcome.code == (parts[0] == "dump" ? 0 : 2) && outcome.output.isEmpty, "\(outcome)")
+    let names = "no keyspace 'user'; it has the unnamed one, 'settings', 'users'\n"
+    #expect(outcome.errors.hasSuffix(names), "\(outcome)")
+    let found = try await Moraine.run(parts[0], place.store, parts[1], "users")
+    #expect(found.code == 0 && found.text.hasSuffix("{\"id\":1}\n"), "\(found)")
+    #expect(found.errors.isEmpty, "\(found)")
+  }
+
+  /// Regression: the commands printed nothing at all.
+  @Test(arguments: ["dump", "scan", "query"])
+  func emptyUnnamedKeyspaceBesideOthersIsNoted(_ command: String) async throws {
+    try await fillNamedKeyspaces()
+    let empty = try await Moraine.run(command, place.store)
+    #expect(empty.code == 0 && empty.output.isEmpty, "\(empty)")
+    let note = "the unnamed keyspace is empty; the store has others: 'settings', 'users'\n"
+    #expect(empty.errors == note, "\(empty)")
+    let file = try place.file("more", "{\"id\":2}\n".utf8)
+    #expect(try await Moraine.run("load", place.store, file).code == 0)
+    let filled = try await Moraine.run(command, place.store)
+    #expect(filled.text.hasSuffix("{\"id\":2}\n") && filled.errors.isEmpty, "\(filled)")
+  }
+
+  /// Regression: the message named a function that a user of the command cannot call.
+  @Test(arguments: [["--from", "a"], ["--to", "a"], ["--reverse"]])
+  func scanExplainsThatTheKeyspaceHasNoOrder(_ options: [String]) async throws {
+    try await fillNamedKeyspaces()
+    for (arguments, name) in [(["--keyspace", "users"], "'users'"), ([], "the unnamed one")] {
+      let outcome = try await Moraine.run(["scan", place.store] + arguments + options)
+      #expect(outcome.code == 2 && outcome.output.isEmpty, "\(outcome)")
+      #expect(outcome.errors.contains("need an ordered keyspace, and \(name) is"), "\(outcome)")
+      #expect(outcome.errors.contains("'moraine load --ordered'"), "\(outcome)")
+      #expect(!outcome.errors.contains("orderedKeyspace"), "\(outcome)")
+    }
+  }
+
+  /// Regression: the first line said "1 segments", the second "compacted 0 segments: 0 B to 0 B".
+  @Test func compactCountsItsSegments() async throws {
+    try await place.drive("put 6b 76", "put 6b 77")
+    let first = try await Moraine.run("compact", place.store)
+    #expect(first.code == 0 && first.text.hasPrefix("compacted 1 segment: "), "\(first)")
+    let second = try await Moraine.run("compact", place.store)
+    #expect(second.code == 0 && second.text == "nothing to compact\n", "\(second)")
+  }
 }

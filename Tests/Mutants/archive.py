@@ -125,4 +125,9 @@ MUTANTS = [
                     "if found.lastSequence > sequence { rewindsTo = sequence }",
                     "if !ON, found.lastSequence > sequence { rewindsTo = sequence }"),),
            "ArchiveWriterTests.numberBetweenTwoCommitsIsRestored"),
+    Mutant("restore-begins-before-it-compares", "P13: a state that is missing is unavailable",
+           (archive("Restoring/ArchiveRestore.swift",
+                    "    if let sequence = history.rewindsTo, sequence <",
+                    "    if !ON, let sequence = history.rewindsTo, sequence <"),),
+           "CompactedStateTests.stateThatWasCompactedBeforeTheFirstCopyIsUnavailable"),
 ]

@@ -63,7 +63,7 @@ MUTANTS = [
            "BatchValueTests.batchAndStoreReadTheWritesOfTheBatch"),
     Mutant("released-store-removes-files", "P9: a directory without a lock is not changed",
            (engine("Commit/CommitPipeline.swift",
-                   "    endStay()\n    monitor.withLock { $0.isStopped = true }\n",
-                   "    if !ON { endStay() }\n    monitor.withLock { $0.isStopped = true }\n"),),
+                   "    endStay(isLast: true)\n    monitor.withLock { $0.isStopped = true }\n",
+                   "    if !ON { endStay(isLast: true) }\n    monitor.withLock { $0.isStopped = true }\n"),),
            "HeldFileTests.snapshotRemovesNoFileOfAReleasedStore"),
 ]

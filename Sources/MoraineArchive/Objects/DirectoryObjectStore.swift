@@ -39,6 +39,9 @@ public import SystemPackage
 ///
 /// A request that waits for a network file system cannot be cancelled.
 public final class DirectoryObjectStore: ObjectStore {
+  /// The end of an error's message where the root is missing or has no marker: advice for programs.
+  package static let advice = "To begin a store of objects, create its root"
+
   private let files: ObjectFiles
   private let lanes = RequestLanes()
 

@@ -151,8 +151,8 @@ extension ObjectFiles {
       throw ObjectStoreError(
         .unavailable,
         "the directory '\(path)' is not a store of objects: the file '\(Self.markerName)' is "
-          + "missing. If a disk or a network file system belongs there, mount it. To begin a store "
-          + "of objects, create its root", object: name, mayHaveHadEffect: false)
+          + "missing. If a disk or a network file system belongs there, mount it. "
+          + DirectoryObjectStore.advice, object: name, mayHaveHadEffect: false)
     }
     return root
   }
@@ -161,7 +161,7 @@ extension ObjectFiles {
     ObjectStoreError(
       .unavailable,
       "the directory '\(path)' does not exist. If a disk or a network file system belongs there, "
-        + "mount it. To begin a store of objects, create its root", mayHaveHadEffect: false)
+        + "mount it. " + DirectoryObjectStore.advice, mayHaveHadEffect: false)
   }
 
   /// Throws when the root is no longer at its path: its file system was unmounted.

@@ -49,6 +49,14 @@ struct ArchiveRestore: Sendable {
     let manifest = try decoding(objects.names.data(source.name)) {
       () throws(FormatError) in try contents.decodedManifest()
     }
+    // Before the directory is created, which would stay.
+    if let sequence = history.rewindsTo, sequence < manifest.compactedThrough {
+      throw ArchiveError(
+        .stateUnavailable,
+        "the archive has no state at operation \(sequence): the store was compacted before it was "
+          + "copied; the next state that it has is that of operation \(manifest.compactedThrough)",
+        object: objects.names.root)
+    }
     let staged = try await storing { () async throws(StoreError) in
       try await StagedStore.begin(at: path, on: storage, manifest)
     }

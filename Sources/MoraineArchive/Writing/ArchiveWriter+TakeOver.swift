@@ -281,7 +281,10 @@ extension ArchiveWriter {
       let isWritten = known.contains {
         $0.identity.number == place.segment && $0.identity.epoch == place.epoch
       }
-      let attachment = await store.attachment
+      let attachment: Manifest.Attachment?
+      do throws(StoreError) { attachment = try await store.attachment() } catch {
+        throw ArchiveError(error)
+      }
       if !isWritten, let attachment, attachment.archiveID != objects.archiveID {
         throw ArchiveError(
           .diverged,

@@ -103,7 +103,7 @@ struct ArchiveStore: AsyncParsableCommand {
       // Only now: a path without a store must leave no empty archive.
       if create { try await self.archive.prepare() }
       let archive = try await self.archive.open(
-        for: create ? store : nil, writer: ProcessInfo.processInfo.hostName
+        for: create ? store : nil, writer: ProcessInfo.processInfo.hostName, offersCreation: true
       ) { $0.mustContinueNewestState = isAdopted }
       let writer = try await archive.attach(store)
       if checkpoint { try await writer.checkpoint() }

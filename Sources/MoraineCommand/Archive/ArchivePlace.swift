@@ -53,8 +53,10 @@ struct ArchivePlace: ExpressibleByArgument {
   }
 
   /// Opens the archive at this place.
+  ///
+  /// - Parameter offersCreation: whether the advice for a missing archive is `--create`.
   func open(
-    for store: Store? = nil, writer: String = "",
+    for store: Store? = nil, writer: String = "", offersCreation: Bool = false,
     _ configure: (inout ArchiveConfiguration) -> Void = { _ in }
   ) async throws -> Archive {
     var configuration = ArchiveConfiguration()
@@ -63,14 +65,39 @@ struct ArchivePlace: ExpressibleByArgument {
     // moments in which they refuse requests.
     if case .directory = kind { configuration.patience = .seconds(2) }
     configure(&configuration)
-    return try await Archive.open(
-      try objects(), at: .root, createIfMissingFor: store, configuration: configuration)
+    let objects = try objects()
+    do throws(ArchiveError) {
+      return try await Archive.open(
+        objects, at: .root, createIfMissingFor: store, configuration: configuration)
+    } catch {
+      throw error.advisingUsers(toCreate: offersCreation)
+    }
   }
 
   static let help: ArgumentHelp = "The archive: file:/DIRECTORY, or s3://BUCKET/PREFIX."
 }
 
 extension ArchiveError {
+  /// Returns the error with advice for a user of the command in the place of that for a program,
+  /// where there is no archive.
+  ///
+  /// - Parameter toCreate: whether the command creates an archive with `--create`.
+  func advisingUsers(toCreate: Bool) -> ArchiveError {
+    var words = message
+    switch code {
+    case .notFound:
+      words =
+        "there is no archive here; check the name"
+        + (toCreate ? ", or create one with --create" : "")
+    case .unavailable where message.hasSuffix(DirectoryObjectStore.advice):
+      words.removeLast(DirectoryObjectStore.advice.count)
+      words += toCreate ? "To create an archive there, add --create" : "Otherwise check the name"
+    default: return self
+    }
+    return ArchiveError(
+      code, words, object: object, offset: offset, underlying: underlying, storeError: storeError)
+  }
+
   /// Exit code, as listed in the help of `moraine`.
   var exitCode: Int32 {
     switch code {

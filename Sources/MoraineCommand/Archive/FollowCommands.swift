@@ -11,10 +11,11 @@ struct Follow: AsyncParsableCommand {
     discussion: """
       What another machine archives appears here within seconds. The first time, the
       directory gets the newest state of the archive. No other process can open the
-      directory while it follows. The command runs until it is stopped; with --once it
-      applies what the archive has, and ends.
+      directory while it follows. The command runs until it is stopped; with --once
+      it applies what the archive has, and ends.
 
-      When the writer's machine is lost, `moraine promote` makes this copy the writer.
+      When the writer's machine is lost, `moraine promote` makes this copy the
+      writer.
 
         moraine follow file:/mnt/nas/users replica.moraine
         moraine follow file:/mnt/nas/users replica.moraine --once
@@ -76,8 +77,8 @@ struct Promote: AsyncParsableCommand {
     abstract: "Makes a follower the writer of its archive.",
     discussion: """
       Applies everything that was archived, and fences the earlier writer: it
-      archives nothing more and refuses writes, also when its machine comes back. What
-      it had not archived is not part of this store.
+      archives nothing more and refuses writes, also when its machine comes back.
+      What it had not archived is not part of this store.
 
         moraine promote replica.moraine file:/mnt/nas/users
 
@@ -120,7 +121,7 @@ struct Rejoin: AsyncParsableCommand {
     discussion: """
       For a machine that comes back after another one was promoted. Its directory
       is kept beside the new one, as NAME.branch-EPOCH: it may have operations that
-      were never archived. `moraine dump` shows them.
+      were never archived. `moraine dump --keyspace NAME` shows what a keyspace has.
 
         moraine rejoin users.moraine file:/mnt/nas/users
       """)
@@ -130,10 +131,32 @@ struct Rejoin: AsyncParsableCommand {
   func validate() throws { try RenamedDirectory.check(directory) }
 
   func run() async throws {
+    try checkStore()
     let (follower, branch) = try await archive.open().rejoin(in: FilePath(directory))
     let state = follower.freshness
     try await follower.close()
     if let branch { try Output.line("kept the earlier store as \(branch)") }
     try Output.line("follows at sequence \(state.sequence), position \(state.position)")
+  }
+
+  /// Checks that there is, or was, a store: a misspelt path must not become a new follower. A
+  /// rejoin that was killed between two renamings has left directories beside the missing one.
+  private func checkStore() throws {
+    let path = FilePath(directory)
+    if FileManager.default.fileExists(atPath: path.string) { return }
+    let name = path.lastComponent?.string ?? ""
+    let folder = path.removingLastComponent().string
+    let parent = folder.isEmpty ? "." : folder
+    var names: [String] = []
+    if FileManager.default.fileExists(atPath: parent) {
+      do { names = try FileManager.default.contentsOfDirectory(atPath: parent) } catch {
+        throw Failure("list \(parent)", error)
+      }
+    }
+    if names.contains(where: { $0 == name + ".rejoining" || $0.hasPrefix(name + ".branch-") }) {
+      return
+    }
+    throw Failure.usage(
+      "'\(directory)': there is no store at this path; `moraine follow` makes a follower")
   }
 }

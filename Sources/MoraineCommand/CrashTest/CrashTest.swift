@@ -13,14 +13,15 @@ struct CrashTest: AsyncParsableCommand {
       acknowledged ones.
 
         moraine crash-test                          every scenario, one seed
-        moraine crash-test --images 300000          further seeds, up to 300,000 disks
+        moraine crash-test --images 300000          seeds for up to 300,000 disks
         moraine crash-test --scenario mixed-mapped --seed 7 --count 1
         moraine crash-test --nesting-period 1 --subsets 2 --torn 1
-                                                    a crash at every call of each recovery
+                                                    a crash at every call of a
+                                                    recovery
         moraine crash-test faults                   a fault at every call
         moraine crash-test faults --pairs 100       two faults in one run
         moraine crash-test workloads --count 1000   long workloads
-        moraine crash-test kills --kills 1000       SIGKILL, on a real process and disk
+        moraine crash-test kills --kills 1000       SIGKILL, a real process and disk
 
       Exit code 0 if no promise was violated, otherwise 3.
       """,

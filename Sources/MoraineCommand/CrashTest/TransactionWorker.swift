@@ -12,10 +12,11 @@ struct TransactionWorker: AsyncParsableCommand {
     commandName: "transactions",
     abstract: "Runs random transactions until it is killed, and prints their history.",
     discussion: """
-      Before each transaction it prints {"began":ID,"moment":N}, before each attempt to commit it
-      {"id":ID,"intends":[LIST...]} when it appends, and after it one object with id, reads,
-      appends, began and ended. Moments are nanoseconds of the machine's monotonic clock. With
-      --count 0 it prints the lists of the store, and ends.
+      Before each transaction it prints {"began":ID,"moment":N}, before each attempt
+      to commit it {"id":ID,"intends":[LIST...]} when it appends, and after it one
+      object with id, reads, appends, began and ended. Moments are nanoseconds of
+      the machine's monotonic clock. With --count 0 it prints the lists of the
+      store, and ends.
       """,
     shouldDisplay: false)
   @Argument(help: "The store.") var store: String

@@ -9,8 +9,8 @@ struct Doctor: AsyncParsableCommand {
       Reads every byte and changes nothing. Reports whether the store is sound, how
       it was last closed and what the next opening will do about that, how much of
       it is garbage, its keyspaces and their indexes, and which files do not belong
-      to it. Exit code 3 if the store is damaged. A damaged index checkpoint (*.index)
-      is reported, and is no damage to the store: the log is read instead.
+      to it. Exit code 3 if the store is damaged. A damaged index checkpoint
+      (*.index) is reported, and is no damage to the store: the log is read instead.
 
       --archive PLACE also reads the archive of the store, and compares the numbers
       of their last operations. Exit code 10 if the archive cannot be read.

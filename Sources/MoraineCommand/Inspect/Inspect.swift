@@ -11,9 +11,10 @@ struct Inspect: AsyncParsableCommand {
       header of that segment, then each record on a line, damaged ranges included.
       A torn range is no damage: the end of a write that was interrupted, and never
       acknowledged as durable. The names of the fields are those of the page about
-      the file format. The files are read without opening the store, so the command also works for a store that
-      does not open (but not for a segment whose own header is damaged), and while
-      programs use the store. With --json each line is an object.
+      the file format. The files are read without opening the store, so the command
+      also works for a store that does not open (but not for a segment whose own
+      header is damaged), and while programs use the store. With --json each line is
+      an object.
 
       --svg FILE draws the store: a bar for each segment, as long as the segment,
       dark where records are live and light where they are garbage; a bar for each

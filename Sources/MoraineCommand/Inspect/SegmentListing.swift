@@ -32,7 +32,10 @@ struct SegmentListing {
     }
     if offset < bytes.count { try printEmpty(offset) }
     guard damageCount > 0 else { return }
-    throw Failure(code: 3, message: "\(damageCount) ranges in \(name) hold no whole record")
+    let verb = damageCount == 1 ? "holds" : "hold"
+    throw Failure(
+      code: 3,
+      message: "\(Units.counted(damageCount, "range")) in \(name) \(verb) no whole record")
   }
 
   private func print(_ header: SegmentHeader) throws {

@@ -160,18 +160,10 @@ struct BackupWork: Sendable {
         done += entry.lengthBytes
         continue
       }
-      let isShared: Bool
-      do throws(StoreError) {
-        isShared = try copier.transfer(piece(index)) { count in
-          done += UInt64(count)
-          progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
-        }
-      } catch {
-        try segment.check()
-        throw error
+      let isShared = try copier.transfer(piece(index)) { count in
+        done += UInt64(count)
+        progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
       }
-      // What was copied or shared before this check is the store's.
-      try segment.check()
       if isShared {
         report.sharedSegmentCount += 1
       } else {
@@ -184,7 +176,8 @@ struct BackupWork: Sendable {
   private func piece(_ index: Int) -> SegmentCopier.Piece {
     SegmentCopier.Piece(
       source.segments[index].entry, mapping: source.segments[index].mapping,
-      isDurable: { [source] in source.isInItsDirectory && source.isDurable(index) })
+      isDurable: { [source] in source.isInItsDirectory && source.isDurable(index) },
+      check: { [segment = source.segments[index]] () throws(StoreError) in try segment.check() })
   }
 
   /// Returns the manifest to write. Each manifest of a directory has a higher generation than the

@@ -19,6 +19,8 @@ struct SegmentCopier {
     let lengthBytes: Int
     /// The segment's bytes in memory, if it is mapped.
     let mapping: (any FileMapping)?
+    /// Throws if the segment's name may lead to a file of another store by now.
+    let check: () throws(StoreError) -> Void
     private let isCut: Bool
     private let isDurable: () -> Bool
 
@@ -28,13 +30,15 @@ struct SegmentCopier {
 
     init(
       _ entry: Manifest.Segment, mapping: (any FileMapping)? = nil,
-      isDurable: @escaping () -> Bool = { true }
+      isDurable: @escaping () -> Bool = { true },
+      check: @escaping () throws(StoreError) -> Void = {}
     ) {
       name = entry.number.fileName
       lengthBytes = Int(entry.lengthBytes)
       isCut = entry.flags.contains(.cut)
       self.mapping = mapping
       self.isDurable = isDurable
+      self.check = check
     }
   }
 
@@ -42,15 +46,23 @@ struct SegmentCopier {
   ///
   /// - Parameter progress: called with the number of bytes in each step.
   /// - Returns: true if the bytes are shared, false if they were copied.
-  /// - Throws: `.corrupted` when the file is shorter than the segment, `.noSpace`, `.io`.
+  /// - Throws: `.corrupted` when the file is shorter than the segment, `.noSpace`, `.io`; the errors
+  ///   of the piece's check. Nothing has the segment's name then that did not have it before.
   func transfer(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
     let isShared = try shareDurably(piece)
     if isShared {
       progress(piece.lengthBytes)
     } else {
-      try copy(piece, progress)
-      try synchronize()
+      do throws(StoreError) {
+        try copy(piece, progress)
+        try synchronize()
+      } catch {
+        try piece.check()
+        throw error
+      }
+      // What was copied before this check is the store's.
+      try piece.check()
     }
     try storing { () throws(StorageError) in
       try target.rename(FileName.temporarySegment, to: piece.name)

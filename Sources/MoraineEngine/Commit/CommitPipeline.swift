@@ -90,6 +90,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   let events: EventRelay?
   /// The number of times that the store has left its directory; see ``stay``.
   let stays = Atomic<UInt64>(0)
+  /// Whether the store has left its directory for good.
+  let hasEndedLastStay = Atomic<Bool>(false)
 
   init(events: EventRelay? = nil) {
     self.events = events
@@ -235,7 +237,7 @@ final class CommitPipeline: JobRunner, PoolWork {
     // In a forked child there is nothing to stop, and the lock may be held for ever.
     guard isInItsProcess else { return }
     // A store that is released without being closed leaves its directory here.
-    endStay()
+    endStay(isLast: true)
     monitor.withLock { $0.isStopped = true }
     // A store that is released without being closed still syncs in time.
     wake()

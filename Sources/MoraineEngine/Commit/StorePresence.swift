@@ -312,7 +312,7 @@ extension CommitPipeline {
   /// The number of the store's stay in its directory. A job of an earlier stay must not remove
   /// files: their names may belong to another store by now.
   ///
-  /// Relaxed: the lock of the jobs orders it. See ``endStay()``.
+  /// Relaxed: the lock of the jobs orders it. See ``endStay(isLast:)``.
   var stay: UInt64 { stays.load(ordering: .relaxed) }
 
   /// Returns whether the store is still in the directory as it was in a stay. Unlike a job, a read
@@ -321,7 +321,12 @@ extension CommitPipeline {
 
   /// Ends the stay. The caller then runs an empty job before it releases the directory: jobs that
   /// were added before that job have ended then, and jobs that are added later see another stay.
-  func endStay() { stays.add(1, ordering: .relaxed) }
+  ///
+  /// - Parameter isLast: whether the store is closed, and not suspended.
+  func endStay(isLast: Bool) {
+    if isLast { hasEndedLastStay.store(true, ordering: .sequentiallyConsistent) }
+    stays.add(1, ordering: .sequentiallyConsistent)
+  }
 
   /// Checks on the committing thread, after an event, that all names lead where they did.
   private func checkPresence(_ expected: StorePresence) {

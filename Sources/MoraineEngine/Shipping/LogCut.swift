@@ -101,7 +101,8 @@ private struct FilesOfStay: FilePin {
   /// A store ends its stay before it releases the directory.
   func check() throws(StoreError) {
     if pipeline.isIn(stay) { return }
-    throw pipeline.monitor.withLock { $0.isStopped } ? .ofClosedStore : .ofSuspendedStore
+    let isClosed = pipeline.hasEndedLastStay.load(ordering: .sequentiallyConsistent)
+    throw isClosed ? .ofClosedStore : .ofSuspendedStore
   }
 }
 

@@ -130,7 +130,7 @@ extension Store {
       do throws(StoreError) { try await pipeline.waitUntilAllDurable() } catch { failure = error }
     }
     // A snapshot that ends from now on removes no file: the next opening does that.
-    pipeline.endStay()
+    pipeline.endStay(isLast: isClosed)
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.
     for queue in [peers.rereadQueue, pipeline.allocations].compactMap({ $0 }) {
       do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {

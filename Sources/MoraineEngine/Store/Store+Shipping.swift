@@ -126,8 +126,13 @@ extension Store {
     }
   }
 
-  /// The archive that this directory has written; nil when there is none.
-  package var attachment: Manifest.Attachment? { engine?.log.manifest.attachment }
+  /// Returns the archive that this directory has written; nil when there is none.
+  ///
+  /// - Throws: `.suspended`, `.closed`.
+  package func attachment() throws(StoreError) -> Manifest.Attachment? {
+    try checkUsable()
+    return engine?.log.manifest.attachment
+  }
 
   /// Records durably that this directory writes an archive under a term. Must end before the first
   /// commit of the term: see ``Manifest/Attachment``.

@@ -140,7 +140,9 @@ import Testing
     let memory = MemoryStorage()
     let bench = try BackupBench(mode, on: memory)
     var states: [UInt64: BackupBench.State] = [:]
-    let state = try await BackupBench.write(0..<400, to: bench.store, &states)
+    let before = try await BackupBench.write(0..<200, to: bench.store, &states)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: memory)
+    let state = try await BackupBench.write(200..<400, to: bench.store, &states, from: before)
     try await bench.store.sync()
     let entries = try #require(try await bench.store.logCut()?.segments.map(\.entry))
     let slow = FaultStorage(memory)
@@ -152,7 +154,8 @@ import Testing
         files += 1
         return files
       }
-      return count == 5 ? .hang(gate) : nil
+      // The first segment that is copied is the one that was the last of the earlier backup.
+      return count == 1 ? .hang(gate) : nil
     }
     let store = bench.store
     let backup = Task { try await store.backup(to: BackupBench.backup, on: slow) }
@@ -169,6 +172,9 @@ import Testing
     guard mode == .mapped else {
       let error = await #expect(throws: StoreError.self) { try await backup.value }
       #expect(error?.code == .suspended)
+      let earlier = try bench.openBackup()
+      #expect(try await earlier.everything() == before, "the earlier backup is whole")
+      try await earlier.close()
       return
     }
     // The bytes in memory are the store's.
