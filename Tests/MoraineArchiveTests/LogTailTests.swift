@@ -2,6 +2,7 @@ import MoraineEngine
 import MoraineFormat
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -105,5 +106,69 @@ import Testing
     #expect(try await bench.restored(to: "restored").state == store.contents())
     try await writer.detach()
     try await store.close()
+  }
+
+  /// Regression: a store without mappings was suspended before a segment was sent. The error said
+  /// that the store of objects cannot be reached.
+  @Test func suspensionBeforeASegmentIsSentIsReported() async throws {
+    var random = SeededGenerator(seed: 3)
+    let bench = ArchiveBench()
+    let store = try bench.store("store", .positional)
+    try await store.set([1], forKey: "first")
+    let objects = WaitingObjects(base: bench.objects)
+    let archive = try await Archive.open(
+      objects, at: ArchiveBench.root, createIfMissingFor: store,
+      configuration: bench.configuration)
+    let writer = try await archive.attach(store)
+    while try await store.statistics().segmentCount < 4 {
+      try await store.change(20, using: &random)
+    }
+    try await writer.flush()
+    let gate = RequestGate()
+    objects.gate.withLock { $0 = gate }
+    let checkpoint = Task { try await writer.checkpoint() }
+    await gate.arrival()
+    _ = try await store.compact()
+    try await store.suspend()
+    try await store.resume()
+    objects.gate.withLock { $0 = nil }
+    gate.open()
+    let error = await #expect(throws: ArchiveError.self) { try await checkpoint.value }
+    #expect(error?.storeError?.code == .suspended, "\(String(describing: error))")
+    try await writer.checkpoint()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
+}
+
+/// A store of objects that reads no body while its gate is closed.
+private final class WaitingObjects: ObjectStore {
+  let base: SimulatedObjectStore
+  let gate = Mutex<RequestGate?>(nil)
+
+  init(base: SimulatedObjectStore) { self.base = base }
+
+  func create(
+    _ name: ObjectName, _ body: ObjectBody
+  ) async throws(ObjectStoreError) -> ObjectCreation { try await base.create(name, body) }
+
+  func put(_ name: ObjectName, _ body: ObjectBody) async throws(ObjectStoreError) {
+    if let gate = gate.withLock({ $0 }) { _ = await gate.pass() }
+    try await base.put(name, body)
+  }
+
+  func get(_ name: ObjectName, _ range: Range<Int>?) async throws(ObjectStoreError) -> [UInt8]? {
+    try await base.get(name, range)
+  }
+
+  func remove(_ names: [ObjectName]) async throws(ObjectStoreError) {
+    try await base.remove(names)
+  }
+
+  func list(
+    under prefix: ObjectName, after last: ObjectName?, limit: Int
+  ) async throws(ObjectStoreError) -> [ObjectName] {
+    try await base.list(under: prefix, after: last, limit: limit)
   }
 }

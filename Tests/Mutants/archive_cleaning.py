@@ -114,7 +114,7 @@ MUTANTS = [
            (archive("Writing/ArchiveWriter+Checkpoints.swift",
                     "{ try segment.check() } catch { throw ArchiveError(error) }",
                     "{ if !ON { try segment.check() } } catch { throw ArchiveError(error) }"),),
-           "LogTailTests.suspensionDuringACheckpointDoesNotEndTheWriter"),
+           "LogTailTests.suspensionBeforeASegmentIsSentIsReported"),
     Mutant("unsynced-manifest-counts", "P7: an archived number has one operation",
            (engine("Store/Store+Shipping.swift", "pipeline.hasPoison ? known : max(listed, known))",
                    "pipeline.hasPoison && !ON ? known : max(listed, known))"),),

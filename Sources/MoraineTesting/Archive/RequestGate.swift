@@ -46,7 +46,7 @@ public final class RequestGate: Sendable {
   }
 
   /// Waits until the gate is open. Returns false when the task was cancelled before.
-  func pass() async -> Bool {
+  package func pass() async -> Bool {
     let (id, watchers) = state.withLock { state in
       state.arrivals += 1
       state.lastID += 1

@@ -138,14 +138,14 @@ import Testing
   @Test(arguments: BackupBench.modes)
   func backupTakesNoFileOfAnotherStore(mode: Store.Configuration.IOMode) async throws {
     let memory = MemoryStorage()
-    let bench = try BackupBench(mode, on: memory)
+    let slow = FaultStorage(memory)
+    let bench = try BackupBench(mode, on: slow)
     var states: [UInt64: BackupBench.State] = [:]
     let before = try await BackupBench.write(0..<200, to: bench.store, &states)
-    _ = try await bench.store.backup(to: BackupBench.backup, on: memory)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: slow)
     let state = try await BackupBench.write(200..<400, to: bench.store, &states, from: before)
     try await bench.store.sync()
     let entries = try #require(try await bench.store.logCut()?.segments.map(\.entry))
-    let slow = FaultStorage(memory)
     let gate = Gate()
     let files = Mutex(0)
     slow.setScript { event in

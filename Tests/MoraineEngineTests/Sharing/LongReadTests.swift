@@ -117,7 +117,7 @@ extension SharedFollowingTests {
         }
         return count == 1 ? .hang(gate) : nil
       }
-      let backup = Task { try await reader.backup(to: "backup", on: memory) }
+      let backup = Task { try await reader.backup(to: "backup", on: slow) }
       await gate.arrival()
       try await writer.compact()
       gate.open()
