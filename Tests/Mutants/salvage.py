@@ -8,6 +8,13 @@ LOADING = "Salvage/SalvageWork.swift"
 RANDOM = "SalvageTests.intactRecordsAreRecovered"
 
 MUTANTS = [
+    Mutant("salvage-keeps-a-deleted-entry", "P12: the clock does not change the state",
+           (engine("Salvage/SalvageTarget.swift",
+                   "if try batch.storedValue(place) != nil { batch.delete(place) }",
+                   "if ON {\n              try batch.removeValue(forKey: operation.key, in: keyspace)\n"
+                   "            } else if try batch.storedValue(place) != nil {\n"
+                   "              batch.delete(place)\n            }"),),
+           "SalvageExpiryTests.deletedEntryThatHasEndedStaysDeleted"),
     Mutant("salvage-stops-at-a-hole", "what lies after damage is recovered",
            (engine(SEGMENT, "let next = nextRecord(after: offset, to: end)",
                    "let next = ON ? nil : nextRecord(after: offset, to: end)"),),

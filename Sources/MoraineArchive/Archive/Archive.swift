@@ -115,7 +115,7 @@ public struct Archive: Sendable {
   /// - Parameters:
   ///   - directory: the directory of the follower; its parent must exist. While a follower begins
   ///     again from a whole copy, that copy is in a directory beside it, with the suffix `.rebase`.
-  ///   - configuration: the settings of the store.
+  ///   - configuration: the settings of the store. A follower is not shared.
   /// - Throws: `.stateUnavailable` when the archive is empty; `.diverged` when the directory
   ///   contains a store that follows no archive; `.otherStore`; `.damaged`; `.unavailable`;
   ///   `.store`.
@@ -159,6 +159,7 @@ public struct Archive: Sendable {
   package func rejoin(
     in directory: FilePath, on storage: any Storage, configuration: Store.Configuration
   ) async throws(ArchiveError) -> (follower: Follower, branch: FilePath?) {
+    try Follower.check(configuration)
     let staged = directory.sibling(suffix: ".rejoining")
     let isBranch = try await storing { () async throws(StoreError) -> Bool in
       // What a killed call has left.

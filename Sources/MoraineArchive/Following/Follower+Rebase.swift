@@ -9,8 +9,13 @@ extension Follower {
   /// Replaces the store by the newest state of the archive. The present store is read from until
   /// the other one is complete, and has been opened once.
   ///
-  /// - Throws: `.unavailable`, `.stateUnavailable`: the present store goes on.
+  /// - Throws: `.unavailable`, `.stateUnavailable`, `.store` with `.suspended`: the present store
+  ///   goes on.
   func rebase() async throws(ArchiveError) {
+    // The system may end a program whose suspended store has locks again.
+    do throws(StoreError) { try await store.checkIsNotSuspended() } catch {
+      throw ArchiveError(error)
+    }
     let staging = path.sibling(suffix: ".rebase")
     do throws(StoreError) { try await FollowerFiles.remove(at: staging, on: storage) } catch {
       throw ArchiveError(error)
@@ -28,9 +33,13 @@ extension Follower {
     }
     hasClosedStore = true
     do throws(StoreError) {
-      try await store.close()
+      try await store.closeUnlessSuspended()
       try await FollowerFiles.replace(at: path, by: staging, on: storage)
     } catch {
+      if error.code == .suspended {
+        hasClosedStore = false
+        throw ArchiveError(error)
+      }
       throw ArchiveError(
         .store,
         "the follower could not be replaced by a newer copy (\(error.message)); "

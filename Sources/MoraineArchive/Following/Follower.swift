@@ -166,9 +166,15 @@ public actor Follower {
 
   /// Opens a follower, or makes it from the archive when there is none.
   static func open(
-    _ archive: Archive, in path: FilePath, on storage: any Storage,
+    _ archive: Archive, in directory: FilePath, on storage: any Storage,
     _ configuration: Store.Configuration, polls: Bool
   ) async throws(ArchiveError) -> Follower {
+    try check(configuration)
+    // The directory is opened again later, when the program may have another current directory.
+    let path: FilePath
+    do throws(StoreError) { path = try Store.absolute(directory, on: storage) } catch {
+      throw ArchiveError(error)
+    }
     var settings = configuration
     settings.followsArchive = true
     settings.isReadOnly = false
@@ -191,6 +197,16 @@ public actor Follower {
       store, place, cut, archive, path, storage, settings, highestEpoch: highestEpoch)
     if polls { await follower.start() }
     return follower
+  }
+
+  /// Throws for a configuration that a follower cannot have.
+  static func check(_ configuration: Store.Configuration) throws(ArchiveError) {
+    guard configuration.sharing == .exclusive else {
+      throw ArchiveError(
+        StoreError(
+          .invalidArgument, "one process has a follower's store open; leave 'sharing' at .exclusive"
+        ))
+    }
   }
 
   static func opened(

@@ -190,6 +190,19 @@ extension Store {
     compactIfWorthIt()
   }
 
+  /// - Throws: `.suspended`.
+  package func checkIsNotSuspended() throws(StoreError) {
+    if isSuspended { throw .ofSuspendedStore }
+  }
+
+  /// Closes the store, which cannot be suspended between the check and the closing.
+  ///
+  /// - Throws: `.suspended`, and the store stays so; the errors of ``close()``.
+  package func closeUnlessSuspended() async throws(StoreError) {
+    try checkIsNotSuspended()
+    try await close()
+  }
+
   private func checkFollowing() async throws(StoreError) {
     try await checkOpen()
     if let poison = pipeline.poison { throw poison }

@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 import SystemPackage
 
 /// Opens a store: directory, lock, manifest, replay, classification of the tail, repair, in this
@@ -233,7 +234,10 @@ import SystemPackage
     if configuration.isReadOnly { return }
     if manifest?.isBackup == true { throw backupError() }
     let isFollower = manifest?.following != nil
-    if isFollower == configuration.followsArchive { return }
+    // A store that is resumed may have been promoted since it was opened. Relaxed: as at the flag.
+    let follows =
+      left == nil ? configuration.followsArchive : pipeline.isFollowing.load(ordering: .relaxed)
+    if isFollower == follows { return }
     throw StoreError(
       .readOnly,
       isFollower

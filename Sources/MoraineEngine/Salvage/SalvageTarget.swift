@@ -177,7 +177,9 @@ struct SalvageTarget {
           if let value = operation.value {
             try batch.set(value, forKey: operation.key, in: keyspace, expiring: operation.expiry)
           } else {
-            try batch.removeValue(forKey: operation.key, in: keyspace)
+            // Also of an entry that has ended by now: the clock may be wrong.
+            let place = batch.place(operation.key, keyspace)
+            if try batch.storedValue(place) != nil { batch.delete(place) }
           }
         }
       }

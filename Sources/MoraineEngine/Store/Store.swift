@@ -133,10 +133,17 @@ public actor Store {
     _ pipeline: CommitPipeline
   ) throws(StoreError) -> Opener {
     CurrentProcess.watchForks()
-    let path = try storing { () throws(StorageError) in try storage.absolute(directory) }
+    let path = try absolute(directory, on: storage)
     return Opener(
       storage: storage, path: path, configuration: configuration.bounded(),
       pipeline: pipeline, observers: Observers(clock: configuration.clock))
+  }
+
+  /// Returns a path that stays the same when the program's current directory changes.
+  package static func absolute(
+    _ path: FilePath, on storage: any Storage
+  ) throws(StoreError) -> FilePath {
+    try storing { () throws(StorageError) in try storage.absolute(path) }
   }
 
   /// Opens the store like ``init(at:configuration:)``, but does not block the caller's thread.

@@ -561,6 +561,81 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: the store of a promoted follower could not be resumed.
+  @Test(arguments: modes)
+  func promotedStoreIsSuspendedAndResumed(mode: Store.Configuration.IOMode) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    let follower = try await bench.follower("follower", mode)
+    let (next, nextWriter) = try await follower.promote()
+    for number in 2...4 as ClosedRange<UInt8> {
+      try await next.suspend()
+      try await next.resume()
+      try await next.set([number], forKey: "a")
+      try await nextWriter.flush()
+      #expect(try await bench.restored(to: FilePath("restored\(number)")).state == ["a": [number]])
+    }
+    try await nextWriter.detach()
+    try await next.close()
+    await writer.abandon()
+    try await store.close()
+  }
+
+  /// Regression: the store followed, and a promotion ended both writers.
+  @Test func sharedFollowerIsRefused() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    var configuration = Store.Configuration()
+    configuration.sharing = .shared
+    let archive = try await bench.archive()
+    let error = await #expect(throws: ArchiveError.self) {
+      _ = try await archive.follow(in: "shared", on: bench.storage, configuration: configuration)
+    }
+    #expect(error?.storeError?.code == .invalidArgument)
+    #expect(try bench.storage.openDirectory("shared") == nil)
+    let second = await #expect(throws: ArchiveError.self) {
+      _ = try await archive.rejoin(in: "shared", on: bench.storage, configuration: configuration)
+    }
+    #expect(second?.storeError?.code == .invalidArgument)
+    #expect(writer.status.failure == nil)
+    try await writer.detach()
+    try await store.close()
+  }
+
+  /// Regression: a follower whose store was suspended opened the directory again, with its locks.
+  @Test func suspendedFollowerDoesNotBeginAgain() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    let follower = try await bench.follower()
+    let before = follower.store
+    await writer.abandon()
+    // No writer is attached, so the next one begins with a whole copy.
+    for number in 0..<50 as Range<UInt8> { try await store.set([number], forKey: "a") }
+    try await store.compact()
+    let next = try await bench.attach(store)
+    #expect(bench.events.gaps == 2)
+    try await before.suspend()
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.storeError?.code == .suspended)
+    #expect(bench.events.rebases == 0 && follower.store === before)
+    let lock = try #require(try bench.storage.openDirectory("follower"))
+    #expect(try lock.tryLock(shared: false), "the directory has no lock")
+    lock.unlock()
+    try await before.resume()
+    try await follower.catchUp()
+    #expect(bench.events.rebases == 1)
+    #expect(try await follower.store.contents() == ["a": [49]])
+    try await follower.close()
+    try await next.detach()
+    try await store.close()
+  }
+
   @Test func suspendedFollowerGoesOn() async throws {
     let bench = ArchiveBench()
     let store = try bench.store()
