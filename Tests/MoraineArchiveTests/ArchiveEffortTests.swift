@@ -19,20 +19,25 @@ import Testing
     return configuration
   }
 
+  /// Lets some writes succeed, and each later one find the disk full.
+  private func failWrites(after count: Int, to storage: FaultStorage) {
+    let writes = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == .write else { return nil }
+      let number = writes.withLock { writes in
+        writes += 1
+        return writes
+      }
+      return number > count ? .fail(.noSpace) : nil
+    }
+  }
+
   /// Makes appends fail until one of them has used up a number.
   private func useUpANumber(_ store: Store, _ storage: FaultStorage) async throws {
     for skipped in 0..<20 {
       let before = try await store.statistics().lastSequence
-      let writes = Mutex(0)
       // The first write of an append may be a mark, which has no number.
-      storage.setScript { event in
-        guard event.operation == .write else { return nil }
-        let number = writes.withLock { writes in
-          writes += 1
-          return writes
-        }
-        return number > skipped % 4 ? .fail(.noSpace) : nil
-      }
+      failWrites(after: skipped % 4, to: storage)
       var hasFailed = false
       do { try await store.set([2], forKey: "b") } catch { hasFailed = true }
       storage.setScript(nil)
@@ -140,18 +145,10 @@ import Testing
     try await store.set([1], forKey: "a")
     try await store.sync()
     let before = try #require(try await store.logCut()?.segments.last)
-    let writes = Mutex(0)
-    storage.setScript { event in
-      guard event.operation == .write else { return nil }
-      let number = writes.withLock { writes in
-        writes += 1
-        return writes
-      }
-      return number > 1 ? .fail(.noSpace) : nil
-    }
+    // The mark is written, and the operation is not.
+    failWrites(after: 1, to: storage)
     await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
     storage.setScript(nil)
-    #expect(writes.withLock { $0 } >= 2, "the mark, and the operation")
     let file = try #require(
       try storage.openDirectory("store")?.openFile(before.identity.number.fileName, .read))
     #expect(try file.lengthBytes() > UInt64(before.lengthBytes), "the mark is in the file")

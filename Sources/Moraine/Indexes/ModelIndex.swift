@@ -23,8 +23,8 @@ import MoraineEngine
 public struct ModelIndex<Model: Sendable>: Sendable {
   /// The name of the index in the store.
   public let name: String
-  /// Whether no two models may have the same values. Models with a nil value, or with a
-  /// value of which a part is nil, are exempt.
+  /// Whether no two models may have the same values. Models with a nil value, or with a value
+  /// of which a part is nil, are exempt.
   public let isUnique: Bool
   /// The properties of the model, in the order in which the index sorts.
   let paths: [any PartialKeyPath<Model> & Sendable]

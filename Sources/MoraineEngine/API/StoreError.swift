@@ -228,10 +228,12 @@ extension StoreError {
     }
   }
 
+  /// The error of a call of a closed store.
   static var ofClosedStore: StoreError {
     StoreError(.closed, "the store was closed; open it again")
   }
 
+  /// The error of a call of a suspended store.
   static var ofSuspendedStore: StoreError {
     StoreError(.suspended, "the store is suspended; resume it first")
   }

@@ -47,7 +47,7 @@ struct SegmentCopier {
   /// - Parameter progress: called with the number of bytes in each step.
   /// - Returns: true if the bytes are shared, false if they were copied.
   /// - Throws: `.corrupted` when the file is shorter than the segment, `.noSpace`, `.io`; the
-  ///   errors of the piece's check. No other file has the segment's name then than before.
+  ///   errors of the piece's check. The segment's name leads to the same file as before then.
   func transfer(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
     let isShared = try shareDurably(piece)

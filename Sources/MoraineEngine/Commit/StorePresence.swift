@@ -312,12 +312,8 @@ extension CommitPipeline {
   /// The number of the store's stay in its directory. A job of an earlier stay must not remove
   /// files: their names may belong to another store by now.
   ///
-  /// Relaxed: the lock of the jobs orders it. See ``endStay(isLast:)``.
-  var stay: UInt64 { stays.load(ordering: .relaxed) }
-
-  /// Returns whether the store is still in the directory as it was in a stay. Unlike a job, a read
-  /// of a file holds no lock that the end of a stay waits for.
-  func isIn(_ stay: UInt64) -> Bool { stays.load(ordering: .sequentiallyConsistent) == stay }
+  /// A read of a file checks it afterwards: it holds no lock that the end of a stay waits for.
+  var stay: UInt64 { stays.load(ordering: .sequentiallyConsistent) }
 
   /// Ends the stay. The caller then runs an empty job before it releases the directory: jobs that
   /// were added before that job have ended then, and jobs that are added later see another stay.

@@ -190,7 +190,7 @@ extension Store {
     compactIfWorthIt()
   }
 
-  /// - Throws: `.suspended`.
+  /// Throws `.suspended` while the store is suspended.
   package func checkIsNotSuspended() throws(StoreError) {
     if isSuspended { throw .ofSuspendedStore }
   }

@@ -52,7 +52,7 @@ package struct LogCut: Sendable {
   }
 
   /// Whether the names of the segments' files still lead to these files.
-  var isInItsDirectory: Bool { pipeline.isIn(stay) }
+  var isInItsDirectory: Bool { pipeline.stay == stay }
 
   /// Returns this cut without the numbers after `number` that no operation has. The last operation
   /// is in a segment, or it is a delete that compaction has dropped.
@@ -100,7 +100,7 @@ private struct FilesOfStay: FilePin {
 
   /// A store ends its stay before it releases the directory.
   func check() throws(StoreError) {
-    if pipeline.isIn(stay) { return }
+    if pipeline.stay == stay { return }
     let isClosed = pipeline.hasEndedLastStay.load(ordering: .sequentiallyConsistent)
     throw isClosed ? .ofClosedStore : .ofSuspendedStore
   }

@@ -28,9 +28,10 @@ extension Store {
   ///
   /// - Parameters:
   ///   - retries: how often the body may run again, at least 0.
-  ///   - durability: what to wait for after the commit; nil for the configuration's durability, but
-  ///     where nothing was written for nothing: what was read may not be durable yet then. A
-  ///     store that was opened for reading only waits for nothing, and makes nothing durable.
+  ///   - durability: what to wait for after the commit; nil for the configuration's durability. A
+  ///     transaction that only reads waits only where this is not nil: what it has read may not be
+  ///     durable yet. A store that was opened for reading only waits for nothing, and makes nothing
+  ///     durable.
   ///   - body: runs outside of the store's actor, and may run several times.
   /// - Returns: the result of the body.
   /// - Throws: `.conflict` after the last attempt, with keyspace and key in
